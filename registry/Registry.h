@@ -49,6 +49,8 @@ struct Options {
   /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
   /// takes the place of `by`.
   std::string token = "";
+  /// Bytes that files of S3 may take on this machine's disk; 0: those of ObjectStore.
+  uint64_t cacheSize = 0;
 };
 
 struct Version;
@@ -204,6 +206,8 @@ public:
   /// TN1003 where there is none of the name; TN0105 for the last admin's.
   Status revokeToken(const std::string &name);
 
+  /// Its files, which outlive it.
+  const std::shared_ptr<BlobStore> &files() const { return blobs; }
   /// Keeps gc away as long as it lives.
   Result<FilesLock> keepFiles() const;
   /// The folder on this machine whose file system pathOf is on.
@@ -245,7 +249,7 @@ private:
 
   std::string where; ///< for people
   std::unique_ptr<Database> database;
-  std::unique_ptr<BlobStore> blobs;
+  std::shared_ptr<BlobStore> blobs;
   Options options;
   std::string tokenName; ///< whose token it is; empty where the registry has none
   Event written;         ///< by the last `add`

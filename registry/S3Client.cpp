@@ -7,6 +7,8 @@
 
 #include <charconv>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 namespace tenon::registry {
@@ -16,7 +18,7 @@ constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kFirstPause{100}; // doubled before each further try
 constexpr size_t kMaxSaid = 300;
 constexpr int kTooManyRequests = 429, kServerError = 500, kNotFound = 404, kOk = 200,
-              kNoContent = 204;
+              kNoContent = 204, kPartialContent = 206;
 
 std::string firstOf(std::initializer_list<const char *> names) {
   for (const char *name : names) {
@@ -58,6 +60,12 @@ Status failed(const WebReply &reply, const std::string &name) {
                            ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, "
                              "AWS_SECRET_ACCESS_KEY and AWS_REGION"
                            : "try again; look at the log of the object store");
+}
+
+uintmax_t sizeOf(const std::string &file) {
+  std::error_code none;
+  uintmax_t bytes = file.empty() ? 0 : std::filesystem::file_size(file, none);
+  return none ? 0 : bytes;
 }
 
 std::string percent(std::string_view text) {
@@ -117,6 +125,7 @@ WebRequest S3Client::request(const char *method, const std::string &key) const {
 
 Result<WebReply> S3Client::perform(const WebRequest &request, const std::string &name) const {
   std::chrono::milliseconds pause = kFirstPause;
+  uintmax_t before = sizeOf(request.downloadPath);
   for (int attempt = 1;; ++attempt, pause *= 2) {
     Result<WebReply> reply = fetch(request);
     bool isLost = !reply.isOk() && reply.status().id() == ErrorId::WebFailed;
@@ -125,7 +134,13 @@ Result<WebReply> S3Client::perform(const WebRequest &request, const std::string 
     if (!isLost && !isOverloaded) {
       return reply;
     }
-    if (attempt == kTries) {
+    uintmax_t after = sizeOf(request.downloadPath);
+    if (after > before) { // it moves, if with breaks
+      attempt = 1;
+      pause = kFirstPause;
+      before = after;
+    }
+    if (attempt == kTries || (request.isCancelled && request.isCancelled())) {
       return isOverloaded
                  ? Result<WebReply>(failed(*reply, name))
                  : Status::error(ErrorId::StoreFailed,
@@ -145,14 +160,18 @@ Status S3Client::put(const std::string &key, const std::string &file,
   return reply.status == kOk ? Status::ok() : failed(reply, nameOf(key));
 }
 
-Result<bool> S3Client::get(const std::string &key, const std::string &file) const {
+Result<bool> S3Client::get(const std::string &key, const std::string &file,
+                           const std::function<bool()> &isCancelled) const {
   WebRequest get = request("GET", key);
   get.downloadPath = file;
+  get.resumes = true;
+  get.isCancelled = isCancelled;
   TENON_ASSIGN(WebReply reply, perform(get, nameOf(key)));
   if (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket") {
     return false;
   }
-  return reply.status == kOk ? Result<bool>(true) : failed(reply, nameOf(key));
+  return reply.status == kOk || reply.status == kPartialContent ? Result<bool>(true)
+                                                                : failed(reply, nameOf(key));
 }
 
 Result<std::vector<S3Object>> S3Client::list() const {

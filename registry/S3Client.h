@@ -6,6 +6,7 @@
 #include "support/Result.h"
 #include "support/web/WebClient.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,11 @@ public:
 
   /// Sends a file whose SHA-256 is known: the server refuses other bytes.
   Status put(const std::string &key, const std::string &file, const std::string &hash) const;
-  /// Into a file; false where there is no such key.
-  Result<bool> get(const std::string &key, const std::string &file) const;
+  /// Into a file, of which what is there already is kept: a transfer that broke goes on where it
+  /// ended, and is tried again as long as bytes come. False where there is no such key. Between
+  /// pieces `isCancelled`, where it is not empty, may end it.
+  Result<bool> get(const std::string &key, const std::string &file,
+                   const std::function<bool()> &isCancelled = {}) const;
   Result<std::vector<S3Object>> list() const;
   /// Also where there is none.
   Status remove(const std::string &key) const;

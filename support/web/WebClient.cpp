@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace tenon {
 namespace {
@@ -109,7 +111,9 @@ size_t takePiece(char *from, size_t size, size_t count, void *context) {
   int status = transfer.status();
   if (!transfer.request.downloadPath.empty() && (status == 200 || status == 206)) {
     if (!transfer.download) {
-      transfer.download.reset(std::fopen(transfer.request.downloadPath.c_str(), "wbe"));
+      transfer.download.reset(
+          std::fopen(transfer.request.downloadPath.c_str(),
+                     transfer.request.resumes && status == 206 ? "abe" : "wbe"));
     }
     size_t written = transfer.download ? std::fwrite(from, 1, bytes, transfer.download.get()) : 0;
     transfer.writeError = written < bytes ? errno : 0;
@@ -139,6 +143,18 @@ size_t takeHeader(char *from, size_t size, size_t count, void *context) {
     transfer.reply.headers[name] = value.substr(0, value.find_last_not_of("\r\n \t") + 1);
   }
   return size * count;
+}
+
+int askWhetherCancelled(void *context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<Transfer *>(context)->request.isCancelled() ? 1 : 0;
+}
+
+/// "Range: ..." for what the download's file lacks; empty where it has nothing.
+std::string rangeOf(const WebRequest &request) {
+  std::error_code none;
+  uintmax_t bytes =
+      request.resumes ? std::filesystem::file_size(request.downloadPath, none) : uintmax_t(0);
+  return none || bytes == 0 ? "" : strCat("Range: bytes=", bytes, "-");
 }
 
 Status prepareBody(const Curl &curl, Transfer &transfer) {
@@ -212,6 +228,10 @@ Result<WebReply> fetch(const WebRequest &request) {
   for (const std::string &header : request.headers) {
     addHeader(header.c_str());
   }
+  std::string range = rangeOf(request);
+  if (!range.empty()) {
+    addHeader(range.c_str());
+  }
   std::string credentials = strCat(request.signature.keyId, ":", request.signature.secret);
   std::string scope = strCat("aws:amz:", request.signature.region, ":", request.signature.service);
   auto set = [&](CURLoption option, auto value) { curl.set(handle.get(), option, value); };
@@ -231,6 +251,11 @@ Result<WebReply> fetch(const WebRequest &request) {
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME,
       static_cast<long>(std::max<int64_t>(1, request.patience.count() / 1000)));
+  if (request.isCancelled) {
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &askWhetherCancelled);
+    set(CURLOPT_XFERINFODATA, &transfer);
+  }
   if (!request.certificates.empty()) {
     set(CURLOPT_CAINFO, request.certificates.c_str());
   }
