@@ -64,6 +64,7 @@ using File = std::unique_ptr<std::FILE, decltype([](std::FILE *file) { std::fclo
 
 /// What a transfer reads and fills.
 struct Transfer {
+  uintmax_t kept = 0; ///< bytes that the download's file has, where the rest is asked for
   CURL *handle;
   const WebRequest &request;
   WebReply reply;
@@ -111,9 +112,11 @@ size_t takePiece(char *from, size_t size, size_t count, void *context) {
   int status = transfer.status();
   if (!transfer.request.downloadPath.empty() && (status == 200 || status == 206)) {
     if (!transfer.download) {
+      // Some say 200 to a range: what counts is where the bytes begin.
+      std::string range = strCat("bytes ", transfer.kept, "-");
+      bool isRest = transfer.kept > 0 && transfer.reply.headers["content-range"].starts_with(range);
       transfer.download.reset(
-          std::fopen(transfer.request.downloadPath.c_str(),
-                     transfer.request.resumes && status == 206 ? "abe" : "wbe"));
+          std::fopen(transfer.request.downloadPath.c_str(), isRest ? "abe" : "wbe"));
     }
     size_t written = transfer.download ? std::fwrite(from, 1, bytes, transfer.download.get()) : 0;
     transfer.writeError = written < bytes ? errno : 0;
@@ -149,12 +152,11 @@ int askWhetherCancelled(void *context, curl_off_t, curl_off_t, curl_off_t, curl_
   return static_cast<Transfer *>(context)->request.isCancelled() ? 1 : 0;
 }
 
-/// "Range: ..." for what the download's file lacks; empty where it has nothing.
-std::string rangeOf(const WebRequest &request) {
+uintmax_t keptBytes(const WebRequest &request) {
   std::error_code none;
   uintmax_t bytes =
       request.resumes ? std::filesystem::file_size(request.downloadPath, none) : uintmax_t(0);
-  return none || bytes == 0 ? "" : strCat("Range: bytes=", bytes, "-");
+  return none ? 0 : bytes;
 }
 
 Status prepareBody(const Curl &curl, Transfer &transfer) {
@@ -212,8 +214,12 @@ Result<WebReply> fetch(const WebRequest &request) {
     return Status::error(ErrorId::OutOfMemory, "libcurl has no memory for a request",
                          "close other programs");
   }
-  Transfer transfer{
-      .handle = handle.get(), .request = request, .reply = {}, .upload = {}, .download = {}};
+  Transfer transfer{.kept = keptBytes(request),
+                    .handle = handle.get(),
+                    .request = request,
+                    .reply = {},
+                    .upload = {},
+                    .download = {}};
   TENON_TRY(prepareBody(curl, transfer));
   char detail[CURL_ERROR_SIZE] = "";
   std::unique_ptr<curl_slist, decltype(curl.freeList)> headers(nullptr, curl.freeList);
@@ -228,9 +234,8 @@ Result<WebReply> fetch(const WebRequest &request) {
   for (const std::string &header : request.headers) {
     addHeader(header.c_str());
   }
-  std::string range = rangeOf(request);
-  if (!range.empty()) {
-    addHeader(range.c_str());
+  if (transfer.kept > 0) {
+    addHeader(strCat("Range: bytes=", transfer.kept, "-").c_str());
   }
   std::string credentials = strCat(request.signature.keyId, ":", request.signature.secret);
   std::string scope = strCat("aws:amz:", request.signature.region, ":", request.signature.service);

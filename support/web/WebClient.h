@@ -30,8 +30,8 @@ struct WebRequest {
   std::string uploadPath;           ///< of a file to send
   std::string downloadPath; ///< of a file that takes the body of a reply 200 or 206; others have it
                             ///< in WebReply
-  /// What the download's file has already is kept, and only the rest is asked for: a server that
-  /// knows ranges answers 206. One that does not sends all of it again.
+  /// What the download's file has already is kept, and only the rest is asked for. A server that
+  /// knows no ranges, and so names none in its reply, sends all of it again.
   bool resumes = false;
   std::function<bool()> isCancelled; ///< asked about once a second; TN0150 where it says so
   WebSignature signature;
