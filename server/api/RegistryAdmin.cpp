@@ -122,11 +122,11 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 } // namespace
 
 std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::optional<Selection> &selection,
-                                                 std::string folder,
+                                                 RegistryAddress address,
                                                  std::vector<std::string> trusted,
                                                  boost::asio::any_io_executor executor) {
   return selection ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
-                         *selection, std::move(folder), std::move(trusted), std::move(executor)))
+                         *selection, std::move(address), std::move(trusted), std::move(executor)))
                    : nullptr;
 }
 
@@ -140,8 +140,8 @@ void RegistryAdmin::submit(std::string by,
                            OnAnswer onAnswer) {
   boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
                              onAnswer = std::move(onAnswer)]() mutable {
-    Result<registry::Registry> opened =
-        registry::Registry::open(folder, {.by = by, .caller = by, .clock = {}});
+    Result<registry::Registry> opened = registry::Registry::open(
+        address.where, {.by = by, .caller = by, .clock = {}, .cacheSize = address.cacheSize});
     Result<std::string> answer =
         opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
     boost::asio::post(executor,
@@ -158,7 +158,7 @@ Status RegistryAdmin::checkServed(registry::Registry &registry,
     TENON_ASSIGN(trust, signing::Trust::open(trusted));
   }
   TENON_ASSIGN(registry::Version found, registry.find(version));
-  return server::checkServed(registry, found, trust ? &*trust : nullptr);
+  return server::checkServed(registry, found, trust ? &*trust : nullptr, true);
 }
 
 void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {

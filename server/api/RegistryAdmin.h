@@ -27,7 +27,8 @@ public:
   /// Null where nothing of a registry is served.
   /// With `trusted`, paths of PEM files, only what is signed by one of them is promoted.
   static std::unique_ptr<RegistryAdmin> of(const std::optional<Selection> &selection,
-                                           std::string folder, std::vector<std::string> trusted,
+                                           RegistryAddress address,
+                                           std::vector<std::string> trusted,
                                            boost::asio::any_io_executor executor);
   /// Waits for what is under way.
   ~RegistryAdmin();
@@ -47,9 +48,9 @@ public:
                 OnAnswer onAnswer);
 
 private:
-  RegistryAdmin(Selection served, std::string folder, std::vector<std::string> trusted,
+  RegistryAdmin(Selection served, RegistryAddress address, std::vector<std::string> trusted,
                 boost::asio::any_io_executor executor)
-      : served(std::move(served)), folder(std::move(folder)), trusted(std::move(trusted)),
+      : served(std::move(served)), address(std::move(address)), trusted(std::move(trusted)),
         executor(std::move(executor)) {}
   /// What this server would refuse to serve is not promoted through it.
   Status checkServed(registry::Registry &registry, const registry::Reference &version) const;
@@ -58,7 +59,7 @@ private:
               OnAnswer onAnswer);
 
   const Selection served;
-  const std::string folder;
+  const RegistryAddress address;
   const std::vector<std::string> trusted;
   const boost::asio::any_io_executor executor;
   boost::asio::thread_pool thread{1};

@@ -203,6 +203,8 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
     }
     // HEAD is answered as GET, and its reply written without the body.
     if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
+      size_t question = std::min(target.find('?'), target.size() - 1);
+      match.query = target.substr(question + 1, target.find('#', question) - question - 1);
       return match;
     }
     otherMethod = true;

@@ -74,6 +74,7 @@ struct Question {
   bool onlyReady = false;   ///< RepositoryIndex: of versions that are
   bool hasSettings = false; ///< settings are given, of which none can be
   std::string by;           ///< who asks, for the history of a registry
+  std::string query;        ///< what stands behind '?', as it stands
 };
 
 /// A route with what stands at its placeholders, percent-decoded.
@@ -81,7 +82,7 @@ struct RouteMatch : Question {
   const Route *route = nullptr;
 };
 
-/// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when
+/// Finds the route of a request's target, whatever its query. TN0809 when no path matches, or when
 /// one does with another method; TN0806 for a target that is not valid: encoded slashes and control
 /// characters, dots alone.
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target);

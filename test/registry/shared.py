@@ -166,7 +166,7 @@ class ObjectProxy(http.server.ThreadingHTTPServer):
 
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
-        self.store, self.faults, self.stays, self.requests = store, [], False, []
+        self.store, self.faults, self.stays, self.requests, self.ranges = store, [], False, [], []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -197,6 +197,7 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
+        self.server.ranges.append((self.command, self.path, self.headers.get("Range")))
         fault = self.server.fault()
         if fault == "cut":
             self.close_connection = True
@@ -217,10 +218,12 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         connection.close()
         if fault == "wrong":
             content = bytes(byte ^ 1 for byte in content)
-        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None)
+        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None, answer.getheader("Content-Range"))
 
-    def reply(self, status, content, most=None):
+    def reply(self, status, content, most=None, span=None):
         self.send_response(status)
+        if span:
+            self.send_header("Content-Range", span)
         if status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()

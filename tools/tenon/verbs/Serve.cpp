@@ -81,7 +81,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   }
   if (flags.models.size() > 1 || flags.models.front().starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.selection, server::parseSelection(flags.models, flags.select));
-    TENON_ASSIGN(options.registry, registryFolder(flags.registry));
+    TENON_ASSIGN(options.registry.where, registryFolder(flags.registry));
   } else if (!flags.select.empty()) {
     return Status::error(ErrorId::BadArgument, "--select chooses among the engines of a registry",
                          "serve registry:@ALIAS");
@@ -167,6 +167,10 @@ Action declareServe(CLI::App &command) {
          "longest leave memory, and are loaded again by the next request; any by default");
   number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
          "The same on each GPU; any by default");
+  addBytes(
+      command, "--cache-size", {1 << 20, uint64_t(1) << 50}, options.registry.cacheSize,
+      "What files of a registry in S3 may take on this machine's disk, as 20GiB: they come when "
+      "a model is asked for, and those that were not used for longest leave; 64GiB by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Largest body of a request in MiB, also when decompressed; 64 by default");
   number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,

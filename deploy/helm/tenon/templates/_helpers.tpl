@@ -35,7 +35,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- if and $v.folder.claim $v.registry.model }}{{ fail "set folder.claim or registry.model, not both" }}{{ end }}
 {{- if and $v.registry.model (not (or $v.registry.claim $v.registry.url)) }}{{ fail "registry.model needs registry.claim or registry.url" }}{{ end }}
 {{- if and $v.registry.claim $v.registry.url }}{{ fail "set registry.claim or registry.url, not both" }}{{ end }}
-{{- if and $v.registry.select (not (hasPrefix "@" $v.registry.model)) }}{{ fail "registry.select chooses among the engines at an alias: set registry.model to @ALIAS" }}{{ end }}
+{{- if and $v.registry.select (not (regexMatch "(^|/)@" $v.registry.model)) }}{{ fail "registry.select chooses among the engines at an alias: set registry.model to @ALIAS" }}{{ end }}
 {{- if and $v.serviceAccount.annotations (not $v.serviceAccount.create) }}{{ fail "serviceAccount.annotations are of an account that is made here: set serviceAccount.create" }}{{ end }}
 {{- if and (not $v.tokens.secret) (not $v.insecure) }}{{ fail "who may ask? Set tokens.secret, or insecure: true where the network keeps others out" }}{{ end }}
 {{- if and $v.tokens.secret $v.insecure }}{{ fail "set tokens.secret or insecure, not both" }}{{ end }}
