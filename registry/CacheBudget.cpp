@@ -26,7 +26,7 @@ struct CachedFile {
 };
 
 /// Files by their hash, finished or not, those that were not used longest first.
-std::vector<CachedFile> filesOf(const std::string &folder) {
+std::vector<CachedFile> cachedFiles(const std::string &folder) {
   std::vector<CachedFile> files;
   std::error_code error;
   for (std::filesystem::recursive_directory_iterator it(folder, error), end; !error && it != end;
@@ -58,7 +58,7 @@ bool removeUnused(const std::string &path) {
 Status CacheBudget::reserve(const std::string &file, uint64_t needed) {
   constexpr std::chrono::seconds kPatience{10};
   TENON_ASSIGN(FolderLock lock, FolderLock::take(folder + "/lock", LockKind::Alone, kPatience));
-  std::vector<CachedFile> files = filesOf(folder);
+  std::vector<CachedFile> files = cachedFiles(folder);
   std::erase_if(files, [&](const CachedFile &each) { return each.path == file; });
   uint64_t bytes = 0, limit = most;
   for (const CachedFile &each : files) {

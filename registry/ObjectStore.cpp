@@ -57,14 +57,7 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   // A copy of one's own first: the file may be changed while it is sent.
   TENON_TRY(create());
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
-  if (blob.bytes > kMaxBytes) {
-    TENON_TRY(cache.remove(blob.hash));
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("'{}' has {} bytes, and S3 takes at most {} at once", file,
-                                     blob.bytes, kMaxBytes),
-                         "a registry with its files in a folder takes it");
-  }
-  TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash));
+  TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash, partBytes));
   // What is in use may take more than the cache's bound: that is no fault of the push.
   static_cast<void>(budget.reserve(cache.pathOf(blob.hash), blob.bytes));
   return blob;
@@ -178,9 +171,16 @@ Result<std::vector<Blob>> ObjectStore::all() {
   return blobs;
 }
 
-Status ObjectStore::remove(const std::string &hash) {
-  TENON_TRY(client.remove(hash));
-  return cache.remove(hash);
+Result<bool> ObjectStore::has(const Blob &blob) {
+  TENON_ASSIGN(std::optional<uint64_t> bytes, client.sizeOf(blob.hash));
+  return bytes == blob.bytes;
 }
+
+Status ObjectStore::remove(const std::vector<std::string> &hashes) {
+  // What this machine has of them stays until it is trimmed: a push may be sending it just now.
+  return client.remove(hashes);
+}
+
+Status ObjectStore::removeUnfinished() { return client.abortUploads(kAbandoned); }
 
 } // namespace tenon::registry

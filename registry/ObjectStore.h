@@ -13,14 +13,14 @@ namespace tenon::registry {
 
 class ObjectStore final : public BlobStore {
 public:
-  /// What S3 takes in one request.
-  static constexpr uint64_t kMaxBytes = uint64_t(5) << 30;
+  /// Larger files are sent in parts of so many bytes.
+  static constexpr uint64_t kPartBytes = uint64_t(64) << 20;
   /// Of the folder on this machine, by default.
   static constexpr uint64_t kMaxCached = uint64_t(64) << 30;
 
   /// `cache` is the folder for what was read.
-  ObjectStore(S3Client client, const std::string &cache)
-      : client(std::move(client)), cache(cache), budget(cache, kMaxCached) {}
+  ObjectStore(S3Client client, const std::string &cache, uint64_t partBytes = kPartBytes)
+      : client(std::move(client)), cache(cache), budget(cache, kMaxCached), partBytes(partBytes) {}
 
   bool isRemote() const override { return true; }
   void limitCache(uint64_t bytes) override { budget.setLimit(bytes); }
@@ -34,10 +34,9 @@ public:
   Status provide(const Blob &blob) override;
   Status check(const Blob &blob) override;
   Result<std::vector<Blob>> all() override;
-  Status remove(const std::string &hash) override;
-  Status removeUnfinished() override {
-    return Status::ok();
-  } // S3 keeps nothing of a put that did not end
+  Result<bool> has(const Blob &blob) override;
+  Status remove(const std::vector<std::string> &hashes) override;
+  Status removeUnfinished() override;
   const std::string &folder() const override { return cache.folder(); }
 
 private:
@@ -51,6 +50,7 @@ private:
   CacheBudget budget;
   std::atomic<bool> isEnding = false;
   std::atomic<uint64_t> hits = 0, fetches = 0, failures = 0, fetchedBytes = 0;
+  const uint64_t partBytes;
 };
 
 } // namespace tenon::registry

@@ -1,5 +1,7 @@
 #include "registry/Replay.h"
 
+#include "registry/Sha256.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +19,7 @@ std::string textOf(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
-/// The role that an action takes; admin for what is unknown.
+/// The role that an action takes of its object; admin for what is unknown.
 Role roleOf(std::string_view action) {
   if (action == "push" || action == "sign" || action == "gate") {
     return Role::Push;
@@ -36,14 +38,57 @@ Status Replay::mayDo(const Event &event) const {
   if (found == tokens.end() || found->second.value("revoked", false)) {
     return impossible(event, fmt::format("is by '{}', who had no token", event.by));
   }
-  TENON_ASSIGN(Role role, parseRole(found->second.value("role", "")));
-  return role >= roleOf(event.action)
-             ? Status::ok()
-             : impossible(event, fmt::format("is a {} by '{}', whose token had the role {}",
-                                             event.action, event.by, nameOf(role)));
+  Result<Rights> rights = parseRights(found->second.value("role", ""));
+  if (!rights.isOk() || rights->isExpired(event.time)) {
+    return impossible(event, fmt::format("is by '{}', whose token had expired", event.by));
+  }
+  // A token is made and revoked by who is an admin of all that it allows; gc is of everything.
+  std::vector<std::string> names = {event.action == "delete" ? "" : event.object};
+  if (event.action == "token" || event.action == "revoke") {
+    std::string name = event.detail.value("name", "");
+    bool isKnown = event.action == "revoke" && tokens.contains(name);
+    Result<Rights> others =
+        parseRights(isKnown ? tokens.at(name).value("role", "") : event.detail.value("role", ""));
+    names.assign(others.isOk() ? 0 : 1, "");
+    for (const Grant &grant : others.isOk() ? others->grants : std::vector<Grant>()) {
+      names.push_back(grant.space);
+    }
+  }
+  Role role = roleOf(event.action);
+  bool isAllowed = std::ranges::all_of(
+      names, [&](const std::string &name) { return rights->allow(role, name); });
+  return isAllowed ? Status::ok()
+                   : impossible(event,
+                                fmt::format("is a {} of '{}' by '{}', whose token had the "
+                                            "role {}",
+                                            event.action, event.object, event.by, rights->roles()));
+}
+
+std::vector<Blob> filesOf(const Json &pushed) {
+  Blob first = {pushed.value("hash", ""), pushed.value("bytes", uint64_t(0))};
+  if (!pushed.contains("files")) {
+    return {first};
+  }
+  Result<std::vector<Part>> parts = partsOf(pushed["files"]);
+  std::vector<Blob> blobs;
+  for (const Part &part : parts.isOk() ? *parts : std::vector<Part>()) {
+    blobs.push_back(part.blob);
+  }
+  first.bytes = parts.isOk() ? manifestOf(*parts).size() : 0;
+  blobs.push_back(first);
+  return blobs;
 }
 
 Status Replay::push(const Event &event) {
+  if (event.detail.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(event.detail["files"]);
+    bool isWhole = parts.isOk() && isFolderName(event.detail.value("file", "")) &&
+                   sha256Of(manifestOf(*parts)) == event.detail.value("hash", "") &&
+                   bytesOf(*parts) == event.detail.value("bytes", uint64_t(0));
+    if (!isWhole) {
+      return impossible(event, "pushes files that are not those of its hash");
+    }
+  }
   std::string kind = event.detail.value("kind", "");
   Object &object = objects.try_emplace(event.object, kind, 0).first->second;
   if (object.kind != kind || event.version != object.newest + 1) {

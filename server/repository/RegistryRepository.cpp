@@ -1,17 +1,12 @@
 #include "server/repository/RegistryRepository.h"
 
-#include "server/protocol/MetricsText.h"
+#include "support/files/MappedFile.h"
 
-#include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 
 namespace tenon::server {
 namespace {
@@ -31,15 +26,33 @@ bool areServed(const FoundModel &model, const std::vector<int64_t> &numbers) {
          });
 }
 
-/// The file under a lock that keeps it from leaving this machine for others; nothing where it left
-/// just now.
-std::shared_ptr<Descriptor> openKept(const std::string &path) {
-  std::shared_ptr<Descriptor> file =
-      std::make_shared<Descriptor>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info = {};
-  bool isKept = file->isOpen() && flock(file->get(), LOCK_SH | LOCK_NB) == 0 &&
-                fstat(file->get(), &info) == 0 && info.st_nlink > 0;
-  return isKept ? file : nullptr;
+/// Of a version in several files.
+constexpr const char *kConfig = "config.pbtxt";
+
+std::string hashOfEngine(const registry::Version &version) {
+  for (const registry::Part &part : version.parts) {
+    if (part.path == version.mainPath()) {
+      return part.blob.hash;
+    }
+  }
+  return version.blob.hash;
+}
+
+/// What comes before the version is loaded, the engine first.
+std::vector<RemoteFile> filesOf(const registry::Version &version,
+                                const std::optional<registry::Version> &data) {
+  std::vector<RemoteFile> found;
+  if (version.parts.empty()) {
+    found.push_back({version.blob.hash, version.blob.bytes});
+  }
+  for (const registry::Part &part : version.parts) {
+    found.insert(part.path == version.mainPath() ? found.begin() : found.end(),
+                 {part.blob.hash, part.blob.bytes});
+  }
+  if (data) {
+    found.push_back({data->blob.hash, data->blob.bytes, true});
+  }
+  return found;
 }
 
 } // namespace
@@ -160,6 +173,52 @@ std::vector<std::string> RegistryRepository::labelsOf(const registry::Version &v
   return labels;
 }
 
+Result<std::string> RegistryRepository::engineOf(const registry::Version &version) {
+  if (!version.isFolder()) {
+    return registry.pathOf(version);
+  }
+  if (!folders) {
+    // Hard links, where this user may make them beside the files.
+    Result<ScratchFolder> near = ScratchFolder::create(registry.filesFolder(), "serve");
+    if (!near.isOk()) {
+      near = ScratchFolder::create("serve");
+    }
+    TENON_ASSIGN(folders, std::move(near));
+  }
+  std::string folder = fmt::format("{}/{}-{}", folders->path(), version.name, version.number);
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) {
+    std::string whole = folder + ".unfinished";
+    std::filesystem::remove_all(whole, ignored);
+    TENON_TRY(registry.writeFolder(version, whole, false));
+    std::filesystem::rename(whole, folder, ignored);
+  }
+  return folder + "/" + version.mainPath();
+}
+
+Status RegistryRepository::readConfig(const registry::Version &version, const std::string &engine,
+                                      FoundModel &model) {
+  std::vector<registry::Part>::const_iterator part =
+      std::ranges::find(version.parts, kConfig, &registry::Part::path);
+  if (part == version.parts.end()) {
+    return Status::ok();
+  }
+  std::string path = engine.substr(0, engine.size() - version.mainPath().size()) + kConfig;
+  if (files->isRemote()) { // it is small, and says how the engine is to be served
+    TENON_TRY(files->provide(part->blob));
+    path = files->pathOf(part->blob.hash);
+  }
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  std::string text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+  TENON_ASSIGN(model.config, parseModelConfig(text, path, true));
+  return model.config.name.empty() || model.config.name == model.name
+             ? Status::ok()
+             : Status::error(ErrorId::BadModelConfig,
+                             fmt::format("config.pbtxt of {}: the name is '{}'", version.text(),
+                                         model.config.name),
+                             "make it the object's, or leave the name out");
+}
+
 FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &versions) {
   const registry::Version &first = versions.front();
   FoundModel model;
@@ -168,19 +227,23 @@ FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &ver
   std::optional<registry::Version> data = dataOf(first);
   for (const registry::Version &version : versions) {
     Status problem = checkServed(registry, version, trust ? &*trust : nullptr, false);
+    Result<std::string> engine = files->pathOf(hashOfEngine(version));
+    if (problem.isOk() && !files->isRemote()) {
+      engine = engineOf(version);
+    }
+    problem = engine.isOk() ? std::move(problem) : engine.takeStatus();
+    if (problem.isOk() && version.number == first.number) {
+      problem = readConfig(version, *engine, model);
+    }
     if (version.number == first.number) {
       model.problem = problem;
       problem = Status::ok();
     }
-    model.versions.push_back({std::to_string(version.number), registry.pathOf(version),
-                              trust ? version.blob.hash : "", std::move(problem)});
+    model.versions.push_back({std::to_string(version.number), engine.isOk() ? *engine : "",
+                              trust ? hashOfEngine(version) : "", std::move(problem)});
     model.versions.back().labels = labelsOf(version);
     if (files->isRemote()) {
-      std::vector<RemoteFile> &remote = model.versions.back().remote;
-      remote.push_back({version.blob.hash, version.blob.bytes});
-      if (data) {
-        remote.push_back({data->blob.hash, data->blob.bytes, true});
-      }
+      model.versions.back().remote = filesOf(version, data);
     }
   }
   std::ranges::sort(model.versions, {}, [](const FoundVersion &each) {
@@ -215,7 +278,9 @@ Result<RegistryRepository::Wanted> RegistryRepository::wanted() {
   if (!selection.everywhere.empty()) {
     TENON_ASSIGN(auto everywhere, registry.objectsAt(selection.everywhere));
     for (const auto &[name, at] : everywhere) {
-      versions.try_emplace(name, std::vector<int64_t>{at});
+      if (name.starts_with(selection.space)) {
+        versions.try_emplace(name, std::vector<int64_t>{at});
+      }
     }
   }
   return versions;
@@ -287,58 +352,6 @@ Result<FoundModel> RegistryRepository::find(const std::string &name) const {
 
 void RegistryRepository::watch(std::function<void(const std::string &name)> onChange) {
   thread = std::thread([this, onChange = std::move(onChange)] { run(onChange); });
-}
-
-void RegistryRepository::provide(const std::vector<RemoteFile> &wanted, OnFile onEnd) {
-  boost::asio::post(fetching, [this, wanted, onEnd = std::move(onEnd)] {
-    Status problem;
-    // The engine last, so that what goes with it is here when it is loaded.
-    for (size_t i = wanted.size(); i-- > 0 && problem.isOk();) {
-      problem = files->provide({wanted[i].sha256, wanted[i].bytes});
-      if (!problem.isOk() && wanted[i].isOptional) {
-        log(problem.toString(), LogLevel::Warning);
-        problem = Status::ok();
-      }
-    }
-    std::shared_ptr<Descriptor> engine =
-        problem.isOk() ? openKept(files->pathOf(wanted.front().sha256)) : nullptr;
-    if (problem.isOk() && !engine) {
-      problem = Status::error(ErrorId::FileWriteFailed,
-                              "an engine left the disk for others before it could be loaded",
-                              "raise --cache-size");
-    }
-    onEnd(problem.isOk() ? Result<std::shared_ptr<Descriptor>>(std::move(engine))
-                         : Result<std::shared_ptr<Descriptor>>(std::move(problem)));
-  });
-}
-
-std::string RegistryRepository::metrics() const {
-  if (!files->isRemote()) {
-    return "";
-  }
-  registry::CacheUse use = files->cacheUse();
-  struct Row {
-    std::string_view name, type, help;
-    uint64_t value;
-  };
-  const Row rows[] = {
-      {"tenon_cache_bytes", "gauge", "What files of the registry take on this machine's disk.",
-       use.used},
-      {"tenon_cache_limit_bytes", "gauge", "What they may take: --cache-size.", use.limit},
-      {"tenon_cache_hits_total", "counter", "Files that were here when they were needed.",
-       use.hits},
-      {"tenon_cache_fetches_total", "counter", "Files that came from the object store.",
-       use.fetches},
-      {"tenon_cache_fetched_bytes_total", "counter", "Bytes that came from it.", use.fetchedBytes},
-      {"tenon_cache_failures_total", "counter", "Files that did not come.", use.failures},
-      {"tenon_cache_evictions_total", "counter", "Files that left the disk for others.",
-       use.evictions}};
-  std::string text;
-  for (const Row &row : rows) {
-    appendMetricHead(text, row.name, row.type, row.help);
-    text += fmt::format("{} {}\n", row.name, row.value);
-  }
-  return text;
 }
 
 std::vector<std::string> RegistryRepository::poll() {

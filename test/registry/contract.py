@@ -3,7 +3,9 @@
 Folder needs nothing; Shared starts both servers (shared.py), and is skipped without them.
 """
 
+import datetime
 import hashlib
+import hmac
 import json
 import os
 import pathlib
@@ -17,6 +19,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
 import places  # noqa: E402
+import receiver  # noqa: E402
 import shared  # noqa: E402
 from server import SOURCE, TENON  # noqa: E402
 
@@ -70,6 +73,76 @@ class Contract:
         done = self.at_once(*[("promote", f"many:{i}", "live", "--expect", "1") for i in range(2, 7)])
         self.assertEqual([0] + [1] * 4, sorted(code for code, _, _ in done), done)
         self.assertEqual(4, sum("TN1006" in error for _, _, error in done))
+        self.assertSound()
+
+    def folder_of(self, name, **files):
+        for path, content in files.items():
+            target = self.folder / name / path.replace("__", "/").replace("_", ".")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content)
+        return self.folder / name
+
+    def test_several_files(self):
+        """A version of a folder: its hash is that of the list of its files, and a file that two versions have is stored once."""
+        source = self.folder_of("words", labels_txt="cat\n", onnx__weights_bin="w" * 5000, tokenizer_json="{}")
+        pushed = self.get("push", "words", source, "--kind", "data")
+        paths = ["labels.txt", "onnx/weights.bin", "tokenizer.json"]
+        files = [{"path": path, "sha256": hashlib.sha256((source / path).read_bytes()).hexdigest(), "bytes": (source / path).stat().st_size} for path in paths]
+        manifest = json.dumps({"files": files}, separators=(",", ":"))
+        self.assertEqual((files, 5006, hashlib.sha256(manifest.encode()).hexdigest()), (pushed["files"], pushed["bytes"], pushed["hash"]))
+        self.assertTrue(self.get("push", "words", source, "--kind", "data")["existing"])
+        (source / "labels.txt").write_text("dog\n")
+        self.assertEqual(2, self.get("push", "words", source, "--kind", "data")["version"])
+        self.assertEqual(6, self.get("verify")["files"], "two lists, two labels, and what both have")
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        self.get("show", "words:1", "-o", "out-words")
+        self.assertEqual({"labels.txt": b"cat\n", "onnx/weights.bin": b"w" * 5000, "tokenizer.json": b"{}"},
+                         {str(path.relative_to(self.folder / "out-words")): path.read_bytes() for path in (self.folder / "out-words").rglob("*") if path.is_file()})
+        self.refused("TN0105", "show", "words:1", "-o", "out-words")
+        shutil.rmtree(self.folder / "out-words")
+        collected = self.get("gc", "--keep", "1")
+        self.assertEqual((["words:1"], 2), (collected["deleted_versions"], collected["deleted_files"]))
+        self.assertFalse(self.stored(pushed["hash"]).exists())
+        self.assertTrue(self.stored(files[1]["sha256"]).exists())
+        self.assertEqual(files, self.get("show", "words:1")["files"], "what it was stays known")
+        self.assertSound()
+        path = self.stored(files[1]["sha256"])
+        path.chmod(0o644)
+        path.write_text("v" * 5000)
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        self.refused("TN1005", "show", "words", "-o", "out-words")
+        self.assertFalse((self.folder / "out-words").exists())
+        self.refused("TN1005", "verify")
+        self.assertTrue(self.get("push", "words", source, "--kind", "data")["existing"], "heals")
+        self.assertSound()
+
+    def test_files_that_are_refused(self):
+        plain = {"a_txt": "a\n", "b__c_txt": "c\n"}
+        for number, (code, spoil) in enumerate((
+                ("TN1010", lambda folder: (folder / "link").symlink_to("a.txt")), ("TN1010", lambda folder: (folder / "loop").symlink_to("b")),
+                ("TN1010", lambda folder: (folder / "A.TXT").write_text("a")), ("TN1010", lambda folder: self.folder_of(folder.name, B__d_txt="d")),
+                ("TN1010", lambda folder: (folder / "a\\b").write_text("a")), ("TN1010", lambda folder: (folder / "a\nb").write_text("a")),
+                ("TN1010", lambda folder: (folder / "b/model.pkl").write_bytes(b"\x80\x02cposix\nsystem\nq\x00.")), ("TN1010", lambda folder: shutil.copy("/bin/true", folder / "b")),
+                ("TN1010", lambda folder: os.mkfifo(folder / "pipe")), ("TN0105", lambda folder: [(folder / f"{i}.txt").write_text("x") for i in range(1000)]),
+                ("TN0105", lambda folder: [path.unlink() for path in folder.rglob("*.txt")]))):
+            folder = self.folder_of(f"{self.name}{number}", **plain)
+            spoil(folder)
+            self.refused(code, "push", "words", folder, "--kind", "data")
+        self.refused("TN0105", "push", "words", "a.txt", "b.txt", "--main", "c.txt")
+        self.refused("TN1010", "push", "words", "a.txt", self.folder / f"{self.name}0" / "a.txt")
+
+    def test_registry_of_before(self):
+        """One without the tables for versions of several files opens, and gets them when it needs them."""
+        self.push("data")
+        self.sql("DROP TABLE part")
+        self.sql("DROP TABLE removal")
+        self.sql("PRAGMA user_version = 1" if isinstance(self.registry, pathlib.Path) else "UPDATE registry SET format = 1")
+        self.push("data", "b.txt")
+        self.assertSound()
+        self.assertEqual(0, self.get("gc", "--dry-run")["deleted_files"])
+        self.assertEqual(1, self.get("push", "words", self.folder_of("old-words", a_txt="a"), "--kind", "data")["version"])
+        self.assertSound()
+        self.assertEqual(["data:1"], self.get("gc", "--keep", "1")["deleted_versions"])
         self.assertSound()
 
     def test_unchangeable(self):
@@ -141,6 +214,101 @@ class Contract:
         self.assertEqual([], self.get("verify", token=admin)["problems"])
         self.sql("UPDATE token SET role = 'admin' WHERE name = 'a-read'")
         self.refused("TN1011", "verify", token=admin)
+
+    def test_namespaces(self):
+        """Who has a role for a namespace sees and does nothing beyond it."""
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        for name in ("vision/cnn", "vision/eu/cnn", "visions", "vision", "lang/bert"):
+            self.push(name, token=admin)
+            self.get("promote", name, "live", token=admin)
+        self.get("gate", "lang/bert@live", "--rule", "size <= 1GiB", token=admin)
+        give = lambda name, *rights, by=admin: self.get("token", "add", name, *rights, token=by)["token"]
+        push, read, both = give("p", "--role", "push", "--namespace", "vision"), give("r", "--role", "read:vision/"), give("b", "--role", "read", "--role", "promote:lang/")
+        names = lambda token, *more: [row["name"] for row in self.get("list", *more, token=token)["objects"]]
+        vision = ["vision/cnn", "vision/eu/cnn"]
+        self.assertEqual([vision, vision, vision, ["vision/eu/cnn"]], [names(read), names(push), names(admin, "vision/"), names(both, "vision/eu/")])
+        self.assertEqual(5, len(names(both)))
+        self.assertEqual({"vision/cnn", "vision/eu/cnn"}, {event["object"] for event in self.get("history", token=read)["events"]})
+        self.assertNotIn("1GiB", self.call("gate", "lang/bert@live", token=read).stdout)
+        for command in (("list", "lang/bert"), ("show", "lang/bert"), ("show", "lang/bert@live"), ("show", "visions:1", "-o", "out.txt"), ("history", "lang/bert")):
+            self.assertNotIn("lang/bert'?", self.refused("TN1003", *command, token=push))
+        self.assertEqual(2, self.push("vision/cnn", "b.txt", token=push)["version"])
+        for command in (("push", "vision", "b.txt", "--kind", "report"), ("push", "lang/bert", "b.txt", "--kind", "report"), ("promote", "vision/cnn:1", "live"), ("gc",), ("verify",), ("token", "add", "x", "--role", "read:vision")):
+            self.assertIn("push:vision/", self.refused("TN1014", *command, token=push))
+        self.refused("TN1014", "push", "vision/cnn", "b.txt", "--kind", "report", token=read)
+        self.get("promote", "lang/bert:1", "tried", token=both)
+        self.refused("TN1014", "promote", "vision/cnn:2", "live", token=both)
+        lead = give("lead", "--role", "admin:vision")
+        mate = give("mate", "--role", "promote:vision/eu", by=lead)
+        self.get("promote", "vision/eu/cnn:1", "tried", token=mate)
+        for rights in (("--role", "read"), ("--role", "read:lang"), ("--role", "read:vision", "--role", "read:lang")):
+            self.refused("TN1014", "token", "add", "x", *rights, token=lead)
+        self.assertEqual({"p", "r", "lead", "mate"}, {row["name"] for row in self.get("token", "list", token=lead)["tokens"]})
+        self.refused("TN1003", "token", "revoke", "root", token=lead)
+        self.refused("TN1003", "token", "revoke", "lead", token=mate)
+        self.get("token", "revoke", "mate", token=lead)
+        for role in ("push:", "push:../x", "push:vision//", "nobody:vision"):
+            self.assertRegex(self.call("token", "add", "x", "--role", role, token=admin).stderr, "error TN(0105|1004): ")
+        self.assertEqual([], self.get("verify", token=admin)["problems"])
+
+    def test_events_are_told(self):
+        """A receiver that is away, that refuses, and a sender that is killed: every event comes, in its order."""
+        for file in ("a.txt", "b.txt"):
+            self.push("data", file)
+        self.get("promote", "data:2", "live", "--reason", "more \N{LATIN SMALL LETTER E WITH ACUTE}")
+        state = self.folder / f"{self.name}.json"
+        to = lambda url, *more: ("watch", url, "--state", state, "--from", "1", *more)
+        self.refused("TN0150", *to("http://127.0.0.1:1/x", "--once"))
+        self.refused("TN0105", *to("ftp://127.0.0.1", "--once"))
+        self.environment["TENON_WATCH_SECRET"], self.environment["TENON_WATCH_AUTHORIZATION"] = "k" * 80, "Bearer me"
+        with receiver.Receiver([500, 404, 302]) as there:
+            for _ in range(3):
+                self.refused("TN0150", *to(there.url, "--once"))
+            self.assertEqual([3, 0], [self.get(*to(there.url, "--once"))["told"] for _ in range(2)])
+            self.assertEqual(self.get("history")["events"], there.events())
+            for event, (head, raw) in zip(there.events(), there.heads):
+                signature = hmac.new(b"k" * 80, raw, "sha256").hexdigest()
+                self.assertEqual((event["action"], event["hash"], f"sha256={signature}", "Bearer me"), tuple(head[key] for key in ("X-Tenon-Event", "Idempotency-Key", "X-Tenon-Signature-256", "Authorization")))
+            command = [*map(str, self.command(*to(there.url)))]
+            for turn in range(6):
+                running = subprocess.Popen(command, cwd=self.folder, env=self.environment, stderr=subprocess.DEVNULL)
+                there.answers += [500] * (turn % 2)
+                for number in range(3):
+                    self.get("promote", f"data:{1 + number % 2}", f"turn{turn}")
+                shared.wait_until(lambda: there.events()[-1]["id"] > 3 * turn + 3, "one of them")
+                self.assertIn("TN1002", self.refused("TN1002", *to(there.url, "--once")))
+                running.kill()
+                running.wait()
+            self.get(*to(there.url, "--once"))
+            told = [event["id"] for event in there.events()]
+            self.assertEqual(list(range(1, 22)), sorted(set(told)))
+            self.assertEqual(sorted(told), told, "twice at most one behind the other")
+        with receiver.Receiver() as there:
+            state = self.folder / f"{self.name}.logs"
+            self.get("watch", there.url, "--otlp", "--state", state, "--action", "promote", "--from", "2", "--once")
+            [(path, body)] = there.received
+            [scope] = body["resourceLogs"][0]["scopeLogs"]
+            self.assertEqual(("/v1/logs", ["tenon.registry.promote"] * 19), (path, [each["eventName"] for each in scope["logRecords"]]))
+            bodies = [json.loads(each["body"]["stringValue"]) for each in scope["logRecords"]]
+            self.assertEqual([event for event in self.get("history")["events"] if event["action"] == "promote"], bodies)
+            kept = json.loads(state.read_text())
+            state.write_text(json.dumps({**kept, "hash": "0" * 64}))
+            self.refused("TN1011", "watch", there.url, "--state", state, "--once")
+
+    def test_tokens_that_expire(self):
+        self.refused("TN0105", "token", "add", "root", "--role", "admin", "--expires", "30d")
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        for end in ("0d", "1970-01-01", "2027-02-31", "soon", "30"):
+            self.refused("TN0105", "token", "add", "x", "--role", "read", "--expires", end, token=admin)
+        later = self.get("token", "add", "later", "--role", "admin", "--expires", "30d", token=admin)
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=2)
+        soon = self.get("token", "add", "soon", "--role", "push", "--expires", end.strftime("%Y-%m-%dT%H:%M:%SZ"), token=admin)["token"]
+        shared.wait_until(lambda: self.call("list", token=soon).returncode, "its end")
+        self.assertIn("the token 'soon' expired at ", self.refused("TN1014", "push", "data", "a.txt", "--kind", "report", token=soon))
+        self.push("data", token=later["token"])
+        self.assertEqual([later["expires"], None], [row["expires"] for row in self.get("token", "list", token=admin)["tokens"]][:2])
+        self.refused("TN0105", "token", "revoke", "root", token=later["token"])
+        self.assertEqual([], self.get("verify", token=admin)["problems"])
 
 
 class Folder(places.InFolder, Contract, unittest.TestCase):
@@ -248,17 +416,104 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         self.get("show", "data", "-o", "out.txt")
         self.assertEqual((2, (self.folder / "a.txt").read_bytes()), (len(requests), (self.folder / "out.txt").read_bytes()))
 
+    def begin(self, *command):
+        """Starts a command, and returns when the request that is to wait has come."""
+        running = subprocess.Popen(self.command(*command), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        shared.wait_until(lambda: not self.servers.proxy.faults, command[0])
+        self.addCleanup(running.communicate)
+        return running
+
     def test_gc_during_a_push(self):
-        """Its file is in the store long before its row: gc waits."""
+        """Neither waits for the other."""
         self.push("data")
         self.fail("slow")
-        push = subprocess.Popen(self.command("push", "data", "b.txt", "--kind", "report"), cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
-        shared.wait_until(lambda: not self.servers.proxy.faults, "the push")
-        self.assertEqual([("push", 1)], self.events())
+        push = self.begin("push", "data", "b.txt", "--kind", "report")
         self.assertEqual(0, self.get("gc")["deleted_files"])
-        self.assertEqual([("push", 1), ("push", 2)], self.events(), "it did not wait")
-        self.assertEqual(0, push.wait())
+        self.assertEqual([("push", 1)], self.events(), "gc waited")
+        self.assertEqual(0, push.wait(), push.stderr.read())
         self.assertSound()
+
+    def removal(self):
+        """gc is about to remove a file; it has marked it, and the store has not heard of it yet."""
+        for file in ("a.txt", "b.txt"):
+            self.push("data", file)
+        self.fail(None, "slow")
+        return self.begin("gc", "--keep", "1")
+
+    def test_push_of_what_gc_removes(self):
+        gc = self.removal()
+        self.assertEqual(1, self.push("other", "b.txt")["version"], "other bytes do not wait")
+        self.assertIsNone(gc.poll())
+        self.assertEqual(3, self.push("data", "a.txt")["version"])
+        self.assertIsNotNone(gc.poll(), "acknowledged before it was certain")
+        self.assertEqual(0, gc.wait())
+        self.assertSound()
+        # Without the mark this finds the loss.
+        (self.folder / "c.txt").write_text("c")
+        for file in ("c.txt", "b.txt"):
+            self.push("last", file)
+        self.fail(None, "slow")
+        gc = self.begin("gc", "--keep", "1")
+        self.sql("DELETE FROM removal WHERE hash <> ''")
+        self.push("third", "c.txt")
+        self.assertEqual(0, gc.wait())
+        self.refused("TN1005", "verify")
+
+    def test_gc_that_is_killed(self):
+        """What it was about to remove may still go: it is not taken until a gc has ended."""
+        gc = self.removal()
+        gc.kill()
+        gc.wait()
+        self.assertIn("gc removes", self.refused("TN1002", "push", "data", "a.txt", "--kind", "report"))
+        self.assertSound()
+        self.get("gc")
+        self.assertEqual(3, self.push("data", "a.txt")["version"])
+        self.assertSound()
+
+    def parts(self, method="PUT"):
+        return [path for command, path in self.servers.proxy.requests if command == method and "partNumber=" in path]
+
+    def test_large_file(self):
+        """It goes in parts: one that fails is sent again, what a killed push sent is not; nothing is left of one that failed."""
+        self.registry += "&part-bytes=5242880"
+        large = self.folder / "large.txt"
+        for number, content in enumerate((b"one\n", b"two\n", b"three\n"), 1):
+            large.write_bytes(content * (12_000_000 // len(content)))
+            self.servers.proxy.requests.clear()
+            if number == 1:
+                self.fail(None, None, None, 500, "cut")
+                self.push("large", large)
+                self.assertEqual(5, len(self.parts()))
+            elif number == 2:
+                self.fail(None, None, None, *[503] * 5)
+                self.refused("TN1013", "push", "large", large, "--kind", "report")
+                self.assertEqual("DELETE", self.servers.proxy.requests[-1][0])
+                self.servers.proxy.requests.clear()
+                self.push("large", large)
+                self.assertEqual(3, len(self.parts()), "nothing was left of it")
+            else:
+                self.fail(None, None, None, None, "gone")
+                killed = self.begin("push", "large", large, "--kind", "report")
+                killed.kill()
+                killed.wait()
+                self.get("gc")
+                self.servers.proxy.requests.clear()
+                self.push("large", large)
+                self.assertEqual(1, len(self.parts()), "two were there")
+            shutil.rmtree(self.folder / "cache", ignore_errors=True)
+            (self.folder / "out.txt").unlink(missing_ok=True)
+            self.get("show", "large", "-o", "out.txt")
+            self.assertEqual(large.read_bytes(), (self.folder / "out.txt").read_bytes())
+        self.assertSound()
+        large.write_bytes(b"four\n" * 2_400_000)
+        self.fail(None, None, None, "gone")
+        killed = self.begin("push", "large", large, "--kind", "report")
+        killed.kill()
+        killed.wait()
+        self.servers.proxy.requests.clear()
+        self.fail(None, "old")
+        self.get("gc")
+        self.assertEqual(1, sum(command == "DELETE" for command, _ in self.servers.proxy.requests), "an upload that nobody went on with")
 
     def test_commit_without_an_answer(self):
         """Nobody said how the commit ended: the registry looks, and says what is."""

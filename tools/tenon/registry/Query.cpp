@@ -1,7 +1,9 @@
 // `tenon registry list`, `show` and `history`: what is there, and what happened.
 
 #include "support/files/AtomicFile.h"
+#include "support/files/FileError.h"
 #include "support/files/MappedFile.h"
+#include "support/files/ScratchFolder.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Signing.h"
@@ -11,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -51,6 +54,7 @@ Json describe(const registry::Version &version, const registry::Object &object) 
           {"hash", version.blob.hash},
           {"bytes", version.blob.bytes},
           {"file", version.file},
+          {"files", registry::rowsOf(version.parts)},
           {"created", registry::timeText(version.created)},
           {"facts", version.facts},
           {"note", version.note},
@@ -58,13 +62,18 @@ Json describe(const registry::Version &version, const registry::Object &object) 
           {"deleted", version.isDeleted}};
 }
 
-Status listObjects(Registry &registry, Terminal &terminal) {
+Status listObjects(Registry &registry, const std::string &what, Terminal &terminal) {
+  std::string space;
+  if (!what.empty()) {
+    TENON_ASSIGN(space, registry::parseNamespace(what));
+  }
   TENON_ASSIGN(std::vector<registry::Object> objects,
-               registry.objects("", std::numeric_limits<int64_t>::max()));
+               registry.objects("", std::numeric_limits<int64_t>::max(), space));
   Json rows = Json::array();
-  std::string text = objects.empty() ? "the registry is empty\n"
-                                     : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind",
-                                                   "newest", "aliases");
+  std::string text =
+      objects.empty()
+          ? fmt::format("{} is empty\n", space.empty() ? "the registry" : "'" + space + "'")
+          : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind", "newest", "aliases");
   for (const registry::Object &object : objects) {
     Json aliases = Json::object();
     for (const registry::Alias &alias : object.aliases) {
@@ -103,8 +112,26 @@ Status listVersions(Registry &registry, const std::string &name, Terminal &termi
 
 Status list(const LookFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   TENON_ASSIGN(Registry registry, openRegistry(where));
-  return flags.what.empty() ? listObjects(registry, terminal)
-                            : listVersions(registry, flags.what, terminal);
+  return flags.what.empty() || flags.what.ends_with('/')
+             ? listObjects(registry, flags.what, terminal)
+             : listVersions(registry, flags.what, terminal);
+}
+
+/// The files of a version of several in a folder that was not there, whole or not at all.
+Status copyFolder(Registry &registry, const registry::Version &version, const std::string &output) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(output, error).lexically_normal();
+  path = path.has_filename() ? path : path.parent_path();
+  if (std::filesystem::exists(path, error) &&
+      (!std::filesystem::is_directory(path, error) || !std::filesystem::is_empty(path, error))) {
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is there already", output),
+                         "-o takes the name of a new or empty folder for several files");
+  }
+  TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create(path.parent_path(), ".files"));
+  std::string whole = scratch.path() + "/whole";
+  TENON_TRY(registry.writeFolder(version, whole, true));
+  std::filesystem::rename(whole, path, error);
+  return error ? writeError(error.value(), "rename to", output) : Status::ok();
 }
 
 /// The file of a version where the user asked for it, whole or not at all.
@@ -114,6 +141,9 @@ Status copyOut(Registry &registry, const registry::Version &version, const std::
                          "its facts are all that is left");
   }
   TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
+  if (version.isFolder()) {
+    return copyFolder(registry, version, output);
+  }
   TENON_TRY(registry.check(version));
   TENON_ASSIGN(MappedFile file, MappedFile::open(registry.pathOf(version)));
   TENON_ASSIGN(AtomicFile copy, AtomicFile::create(output));
@@ -144,6 +174,10 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
                       formatBytes(version.blob.bytes), "sha256", version.blob.hash);
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases",
                       fmt::join(aliasesAt(object, version.number), ", "), "note", version.note);
+  for (const registry::Part &part : version.parts) {
+    text += fmt::format("  {:<10} {}  {}  {}\n", "", part.blob.hash.substr(0, 12),
+                        formatBytes(part.blob.bytes), part.path);
+  }
   for (const Json &signer : row["signatures"]) {
     text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
   }
@@ -214,16 +248,7 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
   std::string text;
   for (std::vector<registry::Event>::reverse_iterator event = events.rbegin();
        event != events.rend(); ++event) {
-    rows.push_back({{"id", event->id},
-                    {"time", registry::timeText(event->time)},
-                    {"by", event->by},
-                    {"action", event->action},
-                    {"object", event->object},
-                    {"version", event->version},
-                    {"alias", event->alias},
-                    {"from", event->from},
-                    {"detail", event->detail},
-                    {"hash", event->hash}});
+    rows.push_back(registry::describe(*event));
     text += fmt::format("{:>6}  {}  {:<10} {}\n", event->id, registry::timeText(event->time),
                         event->by, sentenceOf(*event));
   }
@@ -237,7 +262,8 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
 RegistryTask declareRegistryList(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("NAME", flags->what,
-                     "The object whose versions are listed; all objects without it");
+                     "The object whose versions to list, or NAMESPACE/ for the objects in it; "
+                     "without it, all objects");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return list(*flags, where, terminal);
   };
@@ -247,9 +273,10 @@ RegistryTask declareRegistryShow(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
       ->required();
-  addOutput(command, flags->output, "Writes the version's file, whose hash is checked first");
+  addOutput(command, flags->output,
+            "Write the version's file, or the folder of its files, after a check of the hashes");
   command.add_option("--signature", flags->signature,
-                     "Writes the version's last signature, which `tenon verify` takes");
+                     "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return show(*flags, where, terminal);
   };
@@ -257,11 +284,11 @@ RegistryTask declareRegistryShow(CLI::App &command) {
 
 RegistryTask declareRegistryHistory(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
-  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; everything without it");
+  command.add_option("NAME", flags->what, "An object, or NAME@ALIAS; without it, everything");
   addNumber(
       command, "--last", {1, kMaxRows},
       [flags](uint64_t number) { flags->last = static_cast<int64_t>(number); },
-      "So many events, the last ones");
+      "Show only the last N events");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return history(*flags, where, terminal);
   };

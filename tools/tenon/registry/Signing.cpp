@@ -26,7 +26,7 @@ Result<std::string> makeSignature(const SignFlags &flags, const registry::Versio
     return signing::readBundle(flags.bundle);
   }
   TENON_ASSIGN(signing::Signer signer, signing::Signer::open(flags.key, flags.certificates));
-  return signer.sign(signing::manifestOfFile(version.file, version.blob.hash));
+  return signer.sign(signedOf(version));
 }
 
 Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &terminal) {
@@ -61,9 +61,7 @@ signatureBy(const std::string &key, const std::vector<std::string> &certificates
   TENON_ASSIGN(signing::Signer opened, signing::Signer::open(key, certificates));
   std::shared_ptr<signing::Signer> signer = std::make_shared<signing::Signer>(std::move(opened));
   return std::function<Result<std::string>(const registry::Version &)>(
-      [signer](const registry::Version &version) {
-        return signer->sign(signing::manifestOfFile(version.file, version.blob.hash));
-      });
+      [signer](const registry::Version &version) { return signer->sign(signedOf(version)); });
 }
 
 std::string signerOf(const std::string &bundle) {
@@ -100,11 +98,11 @@ RegistryTask declareRegistrySign(CLI::App &command) {
                      "PEM file of a private key on P-256, P-384 or P-521, without a passphrase");
   command
       .add_option("--certificate-chain", flags->certificates,
-                  "PEM file of the key's certificate and of those that signed it (repeat for more)")
+                  "PEM file with the key's certificate and those that signed it (repeat for more)")
       ->allow_extra_args(false);
   command.add_option(
       "--signature", flags->bundle,
-      "A signature of the version's file that was made elsewhere, by `tenon sign` for one");
+      "A signature of the version's file made elsewhere, for example by `tenon sign`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return sign(*flags, where, terminal);
   };
