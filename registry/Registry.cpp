@@ -53,6 +53,9 @@ Registry::Registry(std::string where, Stores stores, Options options)
 Result<Registry> Registry::open(const std::string &where, Options options, bool creates) {
   TENON_TRY(checkRemark("who does it", options.by));
   TENON_ASSIGN(Stores stores, openStores(where, creates, options.patience));
+  if (options.cacheSize > 0) {
+    stores.blobs->limitCache(options.cacheSize);
+  }
   Registry registry(shownRegistry(where), std::move(stores), std::move(options));
   TENON_TRY(registry.enter());
   return registry;

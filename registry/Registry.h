@@ -55,6 +55,8 @@ struct Options {
   std::string token = "";
   /// Whether $TENON_REGISTRY_TOKEN counts: not where somebody else than this process asks.
   bool takesEnvironment = true;
+  /// Bytes that files of S3 may take on this machine's disk; 0: those of ObjectStore.
+  uint64_t cacheSize = 0;
 };
 
 struct Version;
@@ -264,6 +266,8 @@ public:
   /// What time it is for the registry, in milliseconds since 1970.
   Result<int64_t> now();
 
+  /// Its files, which outlive it.
+  const std::shared_ptr<BlobStore> &files() const { return blobs; }
   /// Keeps gc away as long as it lives, for who reads files.
   Result<FilesLock> keepFiles() const;
   /// The folder on this machine whose file system pathOf is on.
@@ -324,7 +328,7 @@ private:
 
   std::string where; ///< for people
   std::unique_ptr<Database> database;
-  std::unique_ptr<BlobStore> blobs;
+  std::shared_ptr<BlobStore> blobs;
   Options options;
   std::string tokenName; ///< whose token it is; empty where the registry has none
   Rights rights;         ///< of the token; of an admin where the registry has none

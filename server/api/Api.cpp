@@ -168,12 +168,15 @@ struct Api::Operations {
     return toAnswer(call.api.monitoring.drift.describe(call.asked.model, call.version->number));
   }
   static Result<Answer> metrics(const Call &call) {
-    return Answer(describeMetrics(call.api.models) + call.api.monitoring.metrics() +
-                  describeConnections(call.api.connections));
+    return Answer(describeMetrics(call.api.models) + call.api.models.catalog.repositoryMetrics() +
+                  call.api.monitoring.metrics() + describeConnections(call.api.connections));
   }
   static Result<Answer> status(const Call &call) {
-    return Answer(describeStatus(call.api.models, call.api.errors, call.api.admin, call.api.version,
-                                 call.api.started));
+    TENON_ASSIGN(StatusQuery query, parseStatusQuery(call.asked.query));
+    call.api.recent.look(call.api.models.catalog, Clock::now());
+    return Answer(
+        describeStatus(call.api.models, query, call.api.recent,
+                       {call.api.errors, call.api.admin, call.api.version, call.api.started}));
   }
   static Result<Answer> trace(const Call &call) {
     return call.asked.hasSettings || call.asked.operation == Operation::SetTraceSetting

@@ -6,6 +6,7 @@
 #include "server/api/ErrorRing.h"
 #include "server/api/ModelServer.h"
 #include "server/api/Operations.h"
+#include "server/api/RecentTraffic.h"
 #include "server/api/RegistryAdmin.h"
 #include "server/monitoring/Monitoring.h"
 #include "server/protocol/Answer.h"
@@ -72,6 +73,7 @@ private:
   const ConnectionCounts &connections;
   std::string version;
   int64_t started = wallClock();
+  RecentTraffic recent;
 };
 
 /// The places of a result's outputs among the model's ports that the request asks for, with how it

@@ -127,12 +127,12 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 } // namespace
 
 std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::optional<Selection> &selection,
-                                                 std::string folder,
+                                                 RegistryAddress address,
                                                  std::vector<std::string> trusted,
                                                  PushFile pushFile,
                                                  boost::asio::any_io_executor executor) {
   return selection ? std::unique_ptr<RegistryAdmin>(
-                         new RegistryAdmin(*selection, std::move(folder), std::move(trusted),
+                         new RegistryAdmin(*selection, std::move(address), std::move(trusted),
                                            std::move(pushFile), std::move(executor)))
                    : nullptr;
 }
@@ -161,7 +161,9 @@ void RegistryAdmin::submit(std::string by,
   submit<std::string>(
       [this, by = std::move(by), work = std::move(work)]() -> Result<std::string> {
         TENON_ASSIGN(registry::Registry registry,
-                     registry::Registry::open(folder, {.by = by, .caller = by, .clock = {}}));
+                     registry::Registry::open(
+                         address.where,
+                         {.by = by, .caller = by, .clock = {}, .cacheSize = address.cacheSize}));
         return work(registry);
       },
       std::move(onAnswer));
@@ -169,11 +171,12 @@ void RegistryAdmin::submit(std::string by,
 
 Result<registry::Registry> RegistryAdmin::openFor(const Question &asked) const {
   TENON_ASSIGN(registry::Registry registry,
-               registry::Registry::open(folder, {.by = asked.by.empty() ? "serve" : asked.by,
-                                                 .caller = asked.isTrusted ? asked.by : "",
-                                                 .clock = {},
-                                                 .token = asked.token,
-                                                 .takesEnvironment = asked.isTrusted}));
+               registry::Registry::open(address.where, {.by = asked.by.empty() ? "serve" : asked.by,
+                                                        .caller = asked.isTrusted ? asked.by : "",
+                                                        .clock = {},
+                                                        .token = asked.token,
+                                                        .takesEnvironment = asked.isTrusted,
+                                                        .cacheSize = address.cacheSize}));
   // Where the registry asks nobody who they are, the server's own tokens do.
   return asked.isUnknown && !registry.knowsWhoAsks()
              ? unknownToken()
@@ -204,7 +207,7 @@ void RegistryAdmin::admit(const Question &asked, std::function<void(Result<PushC
         TENON_ASSIGN(registry::Registry registry, openFor(asked));
         TENON_TRY(registry.allow(registry::Role::Push, asked.object));
         TENON_ASSIGN(PushCall call, parsePush(asked));
-        call.registry = folder;
+        call.registry = address.where;
         return call;
       },
       std::move(onCall));
@@ -226,7 +229,7 @@ Status RegistryAdmin::checkServed(registry::Registry &registry,
     TENON_ASSIGN(trust, signing::Trust::open(trusted));
   }
   TENON_ASSIGN(registry::Version found, registry.find(version));
-  return server::checkServed(registry, found, trust ? &*trust : nullptr);
+  return server::checkServed(registry, found, trust ? &*trust : nullptr, true);
 }
 
 void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {

@@ -28,8 +28,8 @@ public:
   /// Null where nothing of a registry is served.
   /// With `trusted`, paths of PEM files, only what is signed by one of them is promoted.
   static std::unique_ptr<RegistryAdmin> of(const std::optional<Selection> &selection,
-                                           std::string folder, std::vector<std::string> trusted,
-                                           PushFile pushFile,
+                                           RegistryAddress address,
+                                           std::vector<std::string> trusted, PushFile pushFile,
                                            boost::asio::any_io_executor executor);
   /// Waits for what is under way.
   ~RegistryAdmin();
@@ -61,9 +61,9 @@ public:
   void push(PushCall call, std::string path, OnAnswer onAnswer);
 
 private:
-  RegistryAdmin(Selection served, std::string folder, std::vector<std::string> trusted,
+  RegistryAdmin(Selection served, RegistryAddress address, std::vector<std::string> trusted,
                 PushFile pushFile, boost::asio::any_io_executor executor)
-      : served(std::move(served)), folder(std::move(folder)), trusted(std::move(trusted)),
+      : served(std::move(served)), address(std::move(address)), trusted(std::move(trusted)),
         pushFile(std::move(pushFile)), executor(std::move(executor)) {}
   /// What this server would refuse to serve is not promoted through it.
   Status checkServed(registry::Registry &registry, const registry::Reference &version) const;
@@ -75,7 +75,7 @@ private:
   Result<registry::Registry> openFor(const Question &asked) const;
 
   const Selection served;
-  const std::string folder;
+  const RegistryAddress address;
   const std::vector<std::string> trusted;
   const PushFile pushFile;
   const boost::asio::any_io_executor executor;

@@ -22,7 +22,7 @@ namespace tenon::server {
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them or a Triton folder; unless `selection`
   std::optional<Selection> selection; ///< of the registry
-  std::string registry;               ///< where it is
+  RegistryAddress registry;
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
   /// where it is empty.
   std::vector<std::string> trusted;

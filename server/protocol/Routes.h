@@ -98,7 +98,7 @@ struct RouteMatch : Question {
   const Route *route = nullptr;
 };
 
-/// Finds the route of a request's target; a query is ignored. Of several the one with the shortest
+/// Finds the route of a request's target, whatever its query. Of several the one with the shortest
 /// name of a model: v2/models/a/ready asks whether 'a' is ready. A model whose own name ends so is
 /// named by a segment with encoded slashes, v2/models/a%2Fready. TN0809 when no path matches, or
 /// when one does with another method; TN0806 for a target that is not valid: control

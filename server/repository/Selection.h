@@ -17,6 +17,13 @@ namespace tenon::server {
 /// "registry:", which begins what is served from one.
 inline constexpr std::string_view kRegistryScheme = "registry:";
 
+/// Where a registry is, and what its files may take on this machine's disk where they come from
+/// another; 0: what registry/ObjectStore.h says.
+struct RegistryAddress {
+  std::string where;
+  uint64_t cacheSize = 0;
+};
+
 struct Selection {
   /// NAME@ALIAS. Several of one object are versions of one model: the first answers requests that
   /// name none, the others what traffic gives them.

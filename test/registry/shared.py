@@ -179,7 +179,7 @@ class ObjectProxy(http.server.ThreadingHTTPServer):
 
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
-        self.store, self.faults, self.stays, self.requests, self.pause = store, [], False, [], 0
+        self.store, self.faults, self.stays, self.requests, self.ranges, self.pause = store, [], False, [], [], 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -210,6 +210,7 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
+        self.server.ranges.append((self.command, self.path, self.headers.get("Range")))
         fault = self.server.fault()
         if fault in ("cut", "gone"):
             time.sleep(2 if fault == "gone" else 0)
@@ -236,7 +237,7 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
 
     def reply(self, status, content, most=None, headers=None):
         self.send_response(status)
-        for name in ("ETag",):
+        for name in ("ETag", "Content-Range"):
             if headers and headers[name]:
                 self.send_header(name, headers[name])
         if self.command == "HEAD" and headers and headers["Content-Length"]:

@@ -85,6 +85,9 @@ class PageTest(ServingTest):
                 self.fail(f"{selector} has no '{part}' but: {self.text(selector)}")
             time.sleep(0.05)
 
+    def choose(self, selector, value, event="change"):
+        self.see(f"(() => {{ const element = document.querySelector({json.dumps(selector)}); element.value = {json.dumps(value)}; element.dispatchEvent(new Event('{event}')); }})()")
+
     def tab_to(self, selector, most=60, shift=False):
         """Presses Tab until that has the focus, which is seen; gives what had it in between."""
         passed = []
@@ -112,7 +115,7 @@ class Shown(PageTest):
         self.open(self.server)
         self.await_text("#state", "not ready")
         self.await_text("#model-rows", "not ready")
-        self.assertIn("TN0", self.text("#model-rows small"))  # those that are not ready come first
+        self.assertIn("TN0", self.text("#model-rows td small"))  # those that are not ready come first
         self.assertEqual("ready", self.text('[data-key="cnn/1"] .chip').strip())
         before = self.status()["models"]["cnn"]["versions"]["1"]
         for _ in range(30):
@@ -334,14 +337,37 @@ class Many(PageTest):
             os.link(self.folder / "one/m/1/model.tenon", self.folder / f"many/model{i:02}.tenon")
         with Server(self.folder / "many") as server:
             self.open(server, width=400)
-            self.await_text("#more", "50 of 60 versions")
+            self.await_text("#more", "1 to 50 of 60 versions")
             self.assertEqual(50, self.see("document.querySelectorAll('#model-rows tr').length"))
             server.post("/v2/repository/models/model59/unload")
             self.tab_to("#filter")
             self.browser.type("L59")
-            self.assertEqual("1 of 60 versions; those that are not ready come first.", self.text("#more"))
+            self.await_text("#more", "1 to 1 of 1 found versions, of 60")
             self.await_text("#model-rows", "unloaded")
             self.assertLessEqual(self.see("document.documentElement.scrollWidth"), 400)
+            self.choose("#filter", "", "input")
+            self.await_text("#more", "1 to 50 of 60 versions")
+            self.tab_to("#next")
+            self.browser.press("Enter")
+            self.await_text("#more", "51 to 60 of 60 versions")
+            self.assertEqual([False, True], self.see("[document.getElementById('previous').disabled, document.getElementById('next').disabled]"))
+            self.choose("#filter-state", "unavailable")
+            self.await_text("#more", "1 to 1 of 1 found versions, of 60")
+            self.choose("#filter-state", "")
+            for model, count in (("model33", 3), ("model07", 2)):
+                for _ in range(count):
+                    server.post(f"/v2/models/{model}/infer", {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}]})
+            self.choose("#order", "traffic")
+            self.await_text("#model-rows tr:first-child", "model33")
+            self.await_text("#model-rows tr:nth-child(2)", "model07")
+            # What it asks for is one page, and not more for more models.
+            asked = [address.split("/v2/", 1)[1] for address in self.browser.requests if "/v2/" in address and not address.endswith("/drift")]
+            self.assertEqual({"tenon/status"}, {address.split("?")[0] for address in asked})
+            status = json.loads(server.get("/v2/tenon/status?find=model0&order=name&first=2&count=3")[1])
+            self.assertEqual((["model02", "model03", "model04"], 10, 60), ([row["name"] for row in status["index"]], status["found"], status["all"]))
+            self.assertEqual((5, 3), (status["totals"]["ok"], len(status["models"])))
+            for query in ("first=-1", "count=201", "order=size", "state=on", "find=%G1", "page=2"):
+                self.assertIn("TN0806", server.get(f"/v2/tenon/status?{query}")[1].decode(), query)
 
 
 class Token(PageTest):

@@ -85,7 +85,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (isRegistryAlone || flags.models.size() > 1 ||
       flags.models.front().starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.selection, server::parseSelection(flags.models, flags.select));
-    TENON_ASSIGN(options.registry, registryFolder(flags.registry));
+    TENON_ASSIGN(options.registry.where, registryFolder(flags.registry));
   } else if (!flags.select.empty()) {
     return Status::error(ErrorId::BadArgument, "--select chooses among the engines of a registry",
                          "serve registry:@ALIAS");
@@ -174,6 +174,10 @@ Action declareServe(CLI::App &command) {
          "evicted, and reloaded by the next request; unlimited by default");
   number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
          "The same for each GPU; unlimited by default");
+  addBytes(
+      command, "--cache-size", {1 << 20, uint64_t(1) << 50}, options.registry.cacheSize,
+      "Disk budget of files of a registry in S3, such as 20GiB: they are fetched on demand, and "
+      "the least recently used are evicted; 64GiB by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Maximum body of a request in MiB, also after decompression; 64 by default");
   number("--max-push", {1, 1 << 24}, flags->maxPushMebibytes,
