@@ -108,11 +108,11 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command
       .add_option("FILE", flags->paths,
                   "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record; "
-                  "or a folder, or several files, which are a version together")
+                  "or a folder or several files, which form one version")
       ->required();
   command.add_option("--main", flags->main,
-                     "Of several files, the path of the one that is run, compiled or served; by "
-                     "default the only engine, else the only model");
+                     "For several files: the path of the one to run, compile or serve; by default "
+                     "the only engine, else the only model");
   addChoice(command, "--kind", flags->kind, registry::kKinds,
             "Its kind; by default determined by its content");
   command.add_option("--parent", flags->parent,
