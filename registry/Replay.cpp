@@ -1,5 +1,7 @@
 #include "registry/Replay.h"
 
+#include "registry/Sha256.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +64,31 @@ Status Replay::mayDo(const Event &event) const {
                                             event.action, event.object, event.by, rights->roles()));
 }
 
+std::vector<Blob> filesOf(const Json &pushed) {
+  Blob first = {pushed.value("hash", ""), pushed.value("bytes", uint64_t(0))};
+  if (!pushed.contains("files")) {
+    return {first};
+  }
+  Result<std::vector<Part>> parts = partsOf(pushed["files"]);
+  std::vector<Blob> blobs;
+  for (const Part &part : parts.isOk() ? *parts : std::vector<Part>()) {
+    blobs.push_back(part.blob);
+  }
+  first.bytes = parts.isOk() ? manifestOf(*parts).size() : 0;
+  blobs.push_back(first);
+  return blobs;
+}
+
 Status Replay::push(const Event &event) {
+  if (event.detail.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(event.detail["files"]);
+    bool isWhole = parts.isOk() && isFolderName(event.detail.value("file", "")) &&
+                   sha256Of(manifestOf(*parts)) == event.detail.value("hash", "") &&
+                   bytesOf(*parts) == event.detail.value("bytes", uint64_t(0));
+    if (!isWhole) {
+      return impossible(event, "pushes files that are not those of its hash");
+    }
+  }
   std::string kind = event.detail.value("kind", "");
   Object &object = objects.try_emplace(event.object, kind, 0).first->second;
   if (object.kind != kind || event.version != object.newest + 1) {

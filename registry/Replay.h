@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "registry/Folder.h"
 #include "registry/Gate.h"
 #include "registry/History.h"
 #include "registry/Token.h"
@@ -19,6 +20,9 @@
 #include <vector>
 
 namespace tenon::registry {
+
+/// The files that a push has stored, as its event says.
+std::vector<Blob> filesOf(const Json &pushed);
 
 struct Replay {
   using Place = std::pair<std::string, std::string>; ///< an object and an alias

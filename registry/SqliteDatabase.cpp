@@ -214,7 +214,8 @@ Status SqliteDatabase::checkFormat() {
   TENON_TRY(application.next().takeStatus());
   Query format(*this, "PRAGMA user_version");
   TENON_TRY(format.next().takeStatus());
-  if (application.number(0) != kApplication || format.number(0) != kFormat) {
+  bool isKnown = format.number(0) >= kFirstFormat && format.number(0) <= kFormat;
+  if (application.number(0) != kApplication || !isKnown) {
     return noRegistry(folder, application.number(0) != kApplication
                                   ? "holds a database that is no registry"
                                   : "is a registry of another format, of another version of Tenon");
@@ -228,10 +229,22 @@ Result<bool> SqliteDatabase::hasTables() {
   return tables.number(0) != 0;
 }
 
-Status SqliteDatabase::makeTables() {
+Status SqliteDatabase::makeTables(int64_t format) {
   TENON_TRY(run(kTables));
   TENON_TRY(run(kLaterTables));
-  return run(kSqliteRules);
+  TENON_TRY(run(kSqliteRules));
+  return format == kFirstFormat ? Status::ok() : raiseFormat();
+}
+
+Result<int64_t> SqliteDatabase::format() {
+  Query format(*this, "PRAGMA user_version");
+  TENON_TRY(format.next().takeStatus());
+  return format.number(0);
+}
+
+Status SqliteDatabase::raiseFormat() {
+  TENON_TRY(run(kTablesOfFormat2));
+  return run(kSqliteRulesOfFormat2);
 }
 
 Status SqliteDatabase::run(const char *statements) {
@@ -262,7 +275,8 @@ Status SqliteDatabase::checkSound() {
   sqlite3 *opened = nullptr;
   sqlite3_open(":memory:", &opened);
   SqliteDatabase fresh("", opened, patience);
-  TENON_TRY(fresh.makeTables());
+  TENON_ASSIGN(int64_t format, this->format());
+  TENON_TRY(fresh.makeTables(format));
   TENON_ASSIGN(Definitions has, definitions());
   TENON_ASSIGN(Definitions should, fresh.definitions());
   return compareDefinitions(has, should);

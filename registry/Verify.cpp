@@ -2,6 +2,7 @@
 
 #include "registry/Registry.h"
 #include "registry/Replay.h"
+#include "registry/Schema.h"
 #include "registry/Sha256.h"
 
 #include <fmt/format.h>
@@ -68,6 +69,21 @@ std::string keyOf(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
+/// What gc removes now, or did when it was killed: no file that a version has.
+Status compareRemovals(Database &database, const Table &blobs) {
+  TENON_ASSIGN(Table removals, read(database, "SELECT hash, since FROM removal", 1, "1"));
+  if (!removals.contains("")) {
+    return altered("the count of what gc has removed is gone");
+  }
+  removals.erase("");
+  for (const auto &[hash, since] : removals) {
+    if (!isSha256(hash) || blobs.contains(hash)) {
+      return altered(fmt::format("gc is to remove '{}'", hash));
+    }
+  }
+  return Status::ok();
+}
+
 Status compareVersions(Database &database, const Replay &replay) {
   // The hash of the facts is what their event has.
   TENON_ASSIGN(Table versions,
@@ -75,7 +91,7 @@ Status compareVersions(Database &database, const Replay &replay) {
                     "SELECT object, number, kind, hash, bytes, blob, file, created, note, facts "
                     "FROM version",
                     2, "00100100"));
-  Table should, blobs;
+  Table should, blobs, parts;
   for (const auto &[version, pushed] : replay.versions) {
     bool isDeleted = replay.deleted.contains(version);
     Json hash = pushed.value("hash", Json());
@@ -83,8 +99,15 @@ Status compareVersions(Database &database, const Replay &replay) {
                               pushed.value("bytes", Json()), isDeleted ? Json() : hash,
                               pushed.value("file", Json()),  pushed.value("created", Json()),
                               pushed.value("note", Json()),  pushed.value("facts", Json())};
-    if (!isDeleted && hash.is_string()) {
-      blobs[hash.get<std::string>()] = {pushed.value("bytes", Json())};
+    if (!isDeleted) {
+      for (const Blob &blob : filesOf(pushed)) {
+        blobs[blob.hash] = {blob.bytes};
+      }
+    }
+    Json files = pushed.value("files", Json::array());
+    for (const Json &file : files) {
+      parts[fmt::format("{}:{}", keyOf(version), file.value("path", ""))] = {
+          file["sha256"], file["bytes"], isDeleted ? Json() : file["sha256"]};
     }
   }
   for (auto &[key, row] : versions) {
@@ -92,7 +115,15 @@ Status compareVersions(Database &database, const Replay &replay) {
   }
   TENON_TRY(compare("version", versions, should));
   TENON_ASSIGN(Table present, read(database, "SELECT hash, bytes FROM blob", 1, "1"));
-  return compare("file", present, blobs);
+  TENON_TRY(compare("file", present, blobs));
+  TENON_ASSIGN(int64_t format, database.format());
+  if (format == kFirstFormat) {
+    return parts.empty() ? Status::ok() : altered("versions of several files have no table");
+  }
+  TENON_ASSIGN(present, read(database, "SELECT object, number, path, hash, bytes, blob FROM part",
+                             3, "010"));
+  TENON_TRY(compare("file of a version", present, parts));
+  return compareRemovals(database, blobs);
 }
 
 Status compareObjects(Database &database, const Replay &replay) {
@@ -147,6 +178,9 @@ Status compareSignatures(const Replay &replay) {
     version.number = event.version;
     version.blob.hash = pushed.value("hash", "");
     version.file = pushed.value("file", "");
+    if (pushed.contains("files")) {
+      TENON_ASSIGN(version.parts, partsOf(pushed["files"]));
+    }
     TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
   }
   return Status::ok();
@@ -189,7 +223,9 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
   }
   for (const auto &[version, pushed] : replay.versions) {
     if (!replay.deleted.contains(version)) {
-      verified.hashes.emplace(pushed.value("hash", ""), pushed.value("bytes", uint64_t(0)));
+      for (const Blob &blob : filesOf(pushed)) {
+        verified.hashes.emplace(blob.hash, blob.bytes);
+      }
     }
   }
   return compareSignatures(replay);

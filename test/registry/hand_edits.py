@@ -18,9 +18,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import places  # noqa: E402
 import shared  # noqa: E402
 
-TABLES = {"blob": ["hash"], "object": ["name"], "version": ["object", "number"], "alias": ["object", "name"], "event": ["id"], "rule": ["object", "alias", "position"], "token": ["name"]}
-FREE = {("token", "used")}  # when a token was used last is no event
-TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role")
+TABLES = {"blob": ["hash"], "object": ["name"], "version": ["object", "number"], "alias": ["object", "name"], "event": ["id"], "rule": ["object", "alias", "position"], "token": ["name"],
+          "part": ["object", "number", "path"], "removal": ["hash"]}
+FREE = {("token", "used"), ("removal", "since")}  # when a token was used last, and how much gc has removed, is no event
+TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path")
 
 
 EVERY = 4 if os.environ.get("TENON_ALL_EDITS", "") == "" else 1  # of those of data in PostgreSQL, which takes a second for each three
@@ -38,6 +39,10 @@ class Edits:
         for name in ("small", "fits", "more", "large"):
             self.push("cnn", f"{name}.txt")
         self.push("data")
+        (self.folder / "words").mkdir(exist_ok=True)
+        for name in ("labels", "tokenizer"):
+            (self.folder / "words" / f"{name}.txt").write_text(name)
+        self.get("push", "words", "words", "--kind", "report")
         self.get("promote", "cnn:1", "live")
         self.get("gate", "cnn@live", "--rule", "size <= 10KiB")
         for number in (2, 3):

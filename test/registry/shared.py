@@ -6,6 +6,7 @@ import http.client
 import http.server
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -158,15 +159,15 @@ class ObjectStore:
 class ObjectProxy(http.server.ThreadingHTTPServer):
     """Before the object store. `faults` are taken one a request that has a key, the last one again and again where `stays`:
 
-    a number: that status, with an error as S3 has it; "cut": the connection ends; "short": half the body; "wrong": other bytes;
-    "slow": a pause of two seconds first.
+    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "gone": after two seconds; "short": half the body; "wrong": other bytes;
+    "slow": a pause of two seconds first; "old": uploads that have not ended were begun years ago. `pause` comes before each request, in seconds.
     """
 
     daemon_threads = True
 
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
-        self.store, self.faults, self.stays, self.requests = store, [], False, []
+        self.store, self.faults, self.stays, self.requests, self.pause = store, [], False, [], 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -198,14 +199,14 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
         fault = self.server.fault()
-        if fault == "cut":
+        if fault in ("cut", "gone"):
+            time.sleep(2 if fault == "gone" else 0)
             self.close_connection = True
             return
         if isinstance(fault, int):
             self.reply(fault, f"<?xml version='1.0'?><Error><Code>Fault{fault}</Code><Message>planted</Message></Error>".encode())
             return
-        if fault == "slow":
-            time.sleep(2)
+        time.sleep(2 if fault == "slow" else self.server.pause)
         # The signature is of the name that the client knows.
         connection = http.client.HTTPConnection("127.0.0.1", self.server.store.port)
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -217,10 +218,19 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         connection.close()
         if fault == "wrong":
             content = bytes(byte ^ 1 for byte in content)
-        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None)
+        if fault == "old":
+            content = re.sub(rb"<Initiated>\d+", b"<Initiated>2001", content)
+        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None, answer.headers)
 
-    def reply(self, status, content, most=None):
+    def reply(self, status, content, most=None, headers=None):
         self.send_response(status)
+        for name in ("ETag",):
+            if headers and headers[name]:
+                self.send_header(name, headers[name])
+        if self.command == "HEAD" and headers and headers["Content-Length"]:
+            self.send_header("Content-Length", headers["Content-Length"])
+            self.end_headers()
+            return
         if status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
