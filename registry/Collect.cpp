@@ -32,12 +32,6 @@
 #include <set>
 
 namespace tenon::registry {
-namespace {
-
-/// Facts of a version that name another one.
-constexpr const char *kReferenceFacts[] = {"parent", "data", "tuning"};
-
-} // namespace
 
 Result<std::set<Registry::Number>> Registry::needed() {
   std::vector<Number> reached; // where each alias is, and where a rollback of it goes
@@ -80,7 +74,7 @@ Result<std::set<Registry::Number>> Registry::needed() {
                 version.first, version.second);
     TENON_ASSIGN(bool isThere, facts.next());
     Json named = isThere ? parseJson(facts.text(0)) : Json::object();
-    for (const char *fact : kReferenceFacts) {
+    for (const char *fact : kRelations) {
       if (named.contains(fact) && named[fact].is_string()) {
         reach(named[fact].get<std::string>());
       }

@@ -240,6 +240,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   all.update(request.circumstances);
   TENON_TRY(checkRequest(request, dumpJson(all)));
   TENON_TRY(allow(Role::Push, request.name)); // before the file is copied
+  TENON_TRY(checkRelations(request));
   if (!request.files.empty()) {
     TENON_TRY(raiseFormat());
   }

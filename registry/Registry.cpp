@@ -120,6 +120,19 @@ Status Registry::finish(Transaction &transaction) {
                        "`tenon registry history` tells, once the database answers");
 }
 
+Status Registry::checkRelations(const PushRequest &request) {
+  for (const char *relation : kRelations) {
+    Json named = request.facts.value(relation, Json());
+    if (!named.is_string()) {
+      continue;
+    }
+    TENON_ASSIGN(Reference reference, parseReference(named.get<std::string>()));
+    TENON_ASSIGN(Version version, find(reference));
+    TENON_TRY(checkRelation(relation, request.kind, version.kind).prefix(version.text()));
+  }
+  return Status::ok();
+}
+
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most,
                                               const std::string &space) {
   std::vector<Object> objects;

@@ -15,6 +15,7 @@
 #include "registry/Folder.h"
 #include "registry/Gate.h"
 #include "registry/History.h"
+#include "registry/Lineage.h"
 #include "registry/Reference.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
@@ -209,6 +210,8 @@ public:
   Result<std::string> hashOfEvent(int64_t id);
   /// The number of the newest event; 0 where there is none.
   Result<int64_t> newestEvent();
+  /// What the version was made from and what was made from it, each at most so many.
+  Result<Lineage> lineage(const Version &version, size_t most);
 
   /// Deletes versions beyond the newest `keep` of each object, but for those at aliases, those that
   /// a rollback goes to, and what these name (parents, data, data of gates); then the files that no
@@ -280,6 +283,7 @@ private:
   Status addSignature(const Version &version, const std::string &bundle);
   /// The newest version of the same bytes and facts.
   Result<std::optional<Version>> sameVersion(const PushRequest &request, const std::string &hash);
+  Status checkRelations(const PushRequest &request);
   Status signPushed(const PushRequest &request, const Version &version);
   using Number = std::pair<std::string, int64_t>; ///< an object and a version
   Result<std::set<Number>> needed();
@@ -309,6 +313,12 @@ Version readVersion(const Query &query);
 signing::Manifest signedOf(const Version &version);
 /// TN1015.
 Status noSignature(const Version &version);
+/// TN1015, TN1016 unless one of the signatures, the newest first, is of somebody who is trusted.
+Status requireSignature(const std::vector<std::string> &bundles, const Version &version,
+                        const signing::Trust &trust);
+/// The same of each signer that the terms name.
+Status requireSigners(const Terms &terms, const std::vector<std::string> &bundles,
+                      const Version &version);
 /// TN1016 unless a signature says that it is of the version's file; whose it is stays open.
 Status checkSignature(const std::string &bundle, const Version &version);
 

@@ -79,6 +79,20 @@ std::vector<Blob> filesOf(const Json &pushed) {
   return blobs;
 }
 
+Version Replay::versionOf(const Number &version) const {
+  const Json &pushed = versions.at(version);
+  Version found;
+  found.name = version.first;
+  found.number = version.second;
+  found.blob.hash = pushed.value("hash", "");
+  found.file = pushed.value("file", "");
+  if (pushed.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(pushed["files"]); // as `push` has seen
+    found.parts = parts ? std::move(*parts) : std::vector<Part>();
+  }
+  return found;
+}
+
 Status Replay::push(const Event &event) {
   if (event.detail.contains("files")) {
     Result<std::vector<Part>> parts = partsOf(event.detail["files"]);
@@ -112,6 +126,12 @@ Status Replay::move(const Event &event) {
         event, fmt::format("moves '{}' to version {}, which was not there", name, event.version));
   }
   if (event.action == "promote") {
+    Number version = {event.object, event.version};
+    Status isSigned = requireSigners(alias.terms, signatures[version], versionOf(version));
+    if (!isSigned.isOk()) {
+      return impossible(
+          event, fmt::format("promotes to '{}' what was not signed: {}", name, isSigned.message()));
+    }
     if (!alias.terms.rules.empty()) {
       Status allowed = standing(alias.terms, alias.results[event.version], event.from, name);
       if (!allowed.isOk()) {
@@ -180,7 +200,9 @@ Status Replay::take(const Event &event) {
   if (event.action == "rules") {
     std::vector<std::string> texts = event.detail.value("rules", std::vector<std::string>());
     Result<Terms> terms = parseTerms(texts);
-    if (!terms.isOk() || !objects.contains(event.object)) {
+    bool isSound = terms.isOk() && objects.contains(event.object) &&
+                   (!terms->asksToLoad() || objects.at(event.object).kind == "engine");
+    if (!isSound) {
       return impossible(event, "sets rules that cannot be");
     }
     Alias &alias = aliases[{event.object, event.alias}];
@@ -198,7 +220,9 @@ Status Replay::take(const Event &event) {
                                                textOf(version)));
   }
   if (event.action == "sign") {
-    signatures.push_back(event);
+    std::vector<std::string> &bundles = signatures[version];
+    bundles.insert(bundles.begin(), event.detail.value("bundle", ""));
+    ++signatureCount;
     return has(version) ? Status::ok() : impossible(event, "signs a version that was not there");
   }
   return impossible(event, fmt::format("is of the unknown kind '{}'", event.action));

@@ -171,17 +171,10 @@ Status compareTokens(Database &database, const Replay &replay) {
 /// Whose signatures they are nobody says here; that they are of their versions' files they say
 /// themselves.
 Status compareSignatures(const Replay &replay) {
-  for (const Event &event : replay.signatures) {
-    const Json &pushed = replay.versions.at({event.object, event.version});
-    Version version;
-    version.name = event.object;
-    version.number = event.version;
-    version.blob.hash = pushed.value("hash", "");
-    version.file = pushed.value("file", "");
-    if (pushed.contains("files")) {
-      TENON_ASSIGN(version.parts, partsOf(pushed["files"]));
+  for (const auto &[number, bundles] : replay.signatures) {
+    for (const std::string &bundle : bundles) {
+      TENON_TRY(checkSignature(bundle, replay.versionOf(number)).prefix(keyOf(number)));
     }
-    TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
   }
   return Status::ok();
 }
@@ -213,7 +206,7 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     return altered(fmt::format("no event of the history has the hash {}", head));
   }
   verified.versions = replay.versions.size();
-  verified.signatures = replay.signatures.size();
+  verified.signatures = replay.signatureCount;
   for (Status (*table)(Database &, const Replay &) :
        {compareVersions, compareObjects, compareAliases, compareTokens}) {
     Status status = table(*database, replay);

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,7 +49,7 @@ class Postgres:
         if self.user:
             shutil.chown(self.folder, self.user, self.user)
         self.folder.chmod(0o755)
-        self.data = self.folder / "data"
+        self.data, self.log_writer = self.folder / "data", None
         self.program("initdb", "-D", self.data, "-A", "trust", "-U", "tenon", "-E", "UTF8", "--locale=C", "--no-sync")
         self.start()
         self.sql("CREATE DATABASE registry", database="postgres")
@@ -58,12 +59,23 @@ class Postgres:
         subprocess.run([PROGRAMS[-1] / name, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **more)
 
     def start(self):
-        # Without what a registry must ask for itself: a commit that waits for the disk.
+        # Without what a registry must ask for itself: a commit that waits for the disk. Nothing else writes its log on the way.
         self.program("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-s", "-o",
-                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s", "start")
+                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s "
+                     "-c wal_buffers=16MB -c bgwriter_lru_maxpages=0 -c autovacuum=off -c recovery_init_sync_method=syncfs", "start")
+
+    def hold_log(self):
+        """Until `stop` only a commit that waits for the disk comes to it."""
+        self.log_writer = int(self.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"))
+        os.kill(self.log_writer, signal.SIGSTOP)
 
     def stop(self, mode="immediate"):
-        self.program("pg_ctl", "-D", self.data, "-m", mode, "-w", "-s", "stop")
+        self.program("pg_ctl", "-D", self.data, "-m", mode, "-W", "-s", "stop")
+        if self.log_writer:  # the first that it does when it goes on is to end
+            os.kill(self.log_writer, signal.SIGQUIT)
+            os.kill(self.log_writer, signal.SIGCONT)
+            self.log_writer = None
+        wait_until(lambda: not (self.data / "postmaster.pid").exists(), "the end of PostgreSQL", 60)
 
     def sql(self, text, database="registry", user="tenon"):
         """What psql prints; CalledProcessError where the server refuses."""

@@ -18,7 +18,7 @@ namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, kind, parent, data, note, main;
+  std::string name, kind, parent, data, tuning, note, main;
   std::vector<std::string> paths, pairs, certificates;
   std::string key;
 };
@@ -81,6 +81,9 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
+  if (!flags.tuning.empty()) { // versions of before it have no such fact
+    TENON_ASSIGN(request.facts["tuning"], resolve(registry, flags.tuning));
+  }
   request.circumstances = {{"machine", cpuInfo("model name")},
                            {"pushed_by", "tenon " TENON_VERSION}};
   request.facts["meta"] = std::move(meta);
@@ -121,6 +124,7 @@ RegistryTask declareRegistryPush(CLI::App &command) {
                      "The version it was made from: NAME:VERSION or NAME@ALIAS");
   command.add_option("--data", flags->data,
                      "The version of the data it was trained or calibrated with");
+  command.add_option("--tuning", flags->tuning, "The version of the record it was tuned with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A note in one line");

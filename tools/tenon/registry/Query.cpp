@@ -27,6 +27,7 @@ constexpr uint64_t kMaxRows = 1'000'000;
 struct LookFlags {
   std::string what, output, signature;
   int64_t last = 0;
+  bool asksLineage = false;
 };
 
 std::string aliasesText(const std::vector<registry::Alias> &aliases) {
@@ -156,6 +157,13 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(Registry registry, openRegistry(where));
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   TENON_ASSIGN(registry::Object object, registry.object(version.name));
+  if (flags.asksLineage) {
+    constexpr size_t kMost = 500; // as many as somebody reads
+    TENON_ASSIGN(registry::Lineage lineage, registry.lineage(version, kMost));
+    terminal.json() ? terminal.printJson("registry.lineage", registry::describe(lineage))
+                    : terminal.print(registry::treeOf(lineage));
+    return Status::ok();
+  }
   if (!flags.output.empty()) {
     TENON_TRY(copyOut(registry, version, flags.output));
   }
@@ -275,6 +283,8 @@ RegistryTask declareRegistryShow(CLI::App &command) {
       ->required();
   addOutput(command, flags->output,
             "Write the version's file, or the folder of its files, after a check of the hashes");
+  command.add_flag("--lineage", flags->asksLineage,
+                   "Show what it was made from and measured on, and what was made from it");
   command.add_option("--signature", flags->signature,
                      "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {

@@ -56,7 +56,8 @@ Result<std::string> stage(registry::Registry &registry, const registry::Version 
     std::string whole = fmt::format("{}/{}-{}", folder.path(), version.name, version.number);
     std::error_code ignored;
     if (!std::filesystem::exists(whole, ignored)) { // else it is named twice
-      TENON_TRY(registry.writeFolder(version, whole, false));
+      // Weights beside a model are read from files with one name only.
+      TENON_TRY(registry.writeFolder(version, whole, version.kind == "model"));
     }
     return version.mainPath().empty() ? whole : whole + "/" + version.mainPath();
   }
