@@ -11,6 +11,7 @@
 #include <random>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,7 +42,17 @@ public:
   Status open() {
     constexpr mode_t kReadOnly = 0444; // a blob never changes
     fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReadOnly);
-    return fd < 0 ? writeError(errno, "create", name) : Status::ok();
+    if (fd < 0) {
+      return writeError(errno, "create", name);
+    }
+    // So that gc leaves it. In between gc may have taken it for one that was left.
+    struct stat there = {};
+    bool isThere = ::flock(fd, LOCK_SH) != 0 || ::fstat(fd, &there) != 0 || there.st_nlink > 0;
+    if (!isThere) {
+      ::close(fd);
+      return open();
+    }
+    return Status::ok();
   }
 
   Status append(Bytes bytes) {
@@ -207,10 +218,19 @@ Result<std::vector<Blob>> BlobFolder::all() {
   return blobs;
 }
 
-Status BlobFolder::remove(const std::string &hash) {
-  std::string file = pathOf(hash);
-  return ::unlink(file.c_str()) == 0 || errno == ENOENT ? Status::ok()
-                                                        : writeError(errno, "remove", file);
+Result<bool> BlobFolder::has(const Blob &blob) {
+  std::error_code ignored;
+  return fs::file_size(pathOf(blob.hash), ignored) == blob.bytes;
+}
+
+Status BlobFolder::remove(const std::vector<std::string> &hashes) {
+  for (const std::string &hash : hashes) {
+    std::string file = pathOf(hash);
+    if (::unlink(file.c_str()) != 0 && errno != ENOENT) {
+      return writeError(errno, "remove", file);
+    }
+  }
+  return Status::ok();
 }
 
 Status BlobFolder::removeUnfinished() {
@@ -218,7 +238,15 @@ Status BlobFolder::removeUnfinished() {
   fs::path unfinished = fs::path(path) / kUnfinished;
   for (fs::directory_iterator it(unfinished, error), end; !error && it != end;
        it.increment(error)) {
-    fs::remove(it->path(), error);
+    // Whoever writes one holds a lock on it, which goes with the process.
+    int fd = ::open(it->path().c_str(), O_RDONLY | O_CLOEXEC);
+    bool isLeft = fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (isLeft) {
+      fs::remove(it->path(), error);
+    }
+    if (fd >= 0) {
+      ::close(fd);
+    }
   }
   return error ? writeError(error.value(), "remove what is in", unfinished) : Status::ok();
 }

@@ -20,7 +20,8 @@ public:
   Status provide(const Blob &blob) override { return check(blob); }
   Status check(const Blob &blob) override;
   Result<std::vector<Blob>> all() override;
-  Status remove(const std::string &hash) override;
+  Result<bool> has(const Blob &blob) override;
+  Status remove(const std::vector<std::string> &hashes) override;
   Status removeUnfinished() override;
   const std::string &folder() const override { return path; }
 

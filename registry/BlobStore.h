@@ -34,8 +34,12 @@ public:
   virtual Status check(const Blob &blob) = 0;
   /// All files that are there.
   virtual Result<std::vector<Blob>> all() = 0;
-  virtual Status remove(const std::string &hash) = 0;
-  /// Removes what killed processes left. Nobody puts meanwhile.
+  /// Whether a file of this name and size is there, without reading it.
+  virtual Result<bool> has(const Blob &blob) = 0;
+  /// At most kMaxRemoved, in as few requests as it takes.
+  virtual Status remove(const std::vector<std::string> &hashes) = 0;
+  static constexpr size_t kMaxRemoved = 1000;
+  /// Removes what killed processes left, while others put.
   virtual Status removeUnfinished() = 0;
   /// The folder on this machine that pathOf is in.
   virtual const std::string &folder() const = 0;

@@ -1,22 +1,38 @@
 // What gc does: versions that nobody needs lose their files, then files without a version go. Rows
-// first, each on the disk before a file is removed.
+// first, each on the disk before a file is removed; files in batches.
+//
+// Pushes go on meanwhile, and need no lock for it. That no push is acknowledged whose file gc has
+// removed follows from this, where each "commits" is a transaction that has the right to write
+// alone:
+//
+//   gc                                          push
+//   G1 commits marks for the files of a         P1 reads how many batches were removed so far
+//      batch that no version has                P2 stores its files
+//   G2 removes them                             P3 commits its rows, unless a file is marked, or
+//   G3 once it has the answer, commits the         the count is another and a file is not there;
+//      batch's count and takes the marks away      then it begins again at P1
+//
+// A file F is removed between G1 and G3 alone. Let P3 find no mark of F. If G1 comes after P3, it
+// sees the version, and marks no F. Else G3 came before P3. If it came before P1, F was stored
+// after it was removed. Else the count is another than at P1, and P3 looks whether F is there; as
+// it has the right to write, G1 cannot come until its rows are there.
+//
+// Where the store did not answer, or gc was killed, G2 may still happen: the marks stay, and pushes
+// of these bytes are refused until the next gc, or for as long as no request lasts
+// (Registry::areStored).
 
 #include "registry/Registry.h"
+#include "registry/Schema.h"
 #include "registry/SearchIndex.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
 namespace tenon::registry {
-namespace {
-
-/// Facts of a version that name another one.
-constexpr const char *kReferenceFacts[] = {"parent", "data", "tuning"};
-
-} // namespace
 
 Result<std::set<Registry::Number>> Registry::needed() {
   std::vector<Number> reached; // where each alias is, and where a rollback of it goes
@@ -59,7 +75,7 @@ Result<std::set<Registry::Number>> Registry::needed() {
                 version.first, version.second);
     TENON_ASSIGN(bool isThere, facts.next());
     Json named = isThere ? parseJson(facts.text(0)) : Json::object();
-    for (const char *fact : kReferenceFacts) {
+    for (const char *fact : kRelations) {
       if (named.contains(fact) && named[fact].is_string()) {
         reach(named[fact].get<std::string>());
       }
@@ -91,7 +107,7 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
   }
 }
 
-Status Registry::collectFiles(bool isDryRun, Collected &collected) {
+Result<std::set<std::string>> Registry::usedFiles(int64_t &lastEvent) {
   // From versions and what the history says is deleted, neither of which anybody can change.
   std::set<Number> deleted;
   Query events(*database, "SELECT object, version FROM event WHERE action = 'delete'");
@@ -103,63 +119,134 @@ Status Registry::collectFiles(bool isDryRun, Collected &collected) {
     deleted.emplace(events.text(0), events.number(1));
   }
   std::set<std::string> used;
-  Query versions(*database, "SELECT object, number, hash FROM version");
+  TENON_ASSIGN(int64_t format, database->format());
+  for (const char *statement :
+       {"SELECT object, number, hash FROM version", "SELECT object, number, hash FROM part"}) {
+    Query files(*database, statement);
+    while (true) {
+      TENON_ASSIGN(bool hasRow, files.next());
+      if (!hasRow) {
+        break;
+      }
+      if (!deleted.contains({files.text(0), files.number(1)})) {
+        used.insert(files.text(2));
+      }
+    }
+    if (format == kFirstFormat) {
+      break;
+    }
+  }
+  Query last(*database, "SELECT max(id) FROM event");
+  TENON_TRY(last.next().takeStatus());
+  lastEvent = last.number(0);
+  return used;
+}
+
+Status Registry::deleteVersions(int64_t keep, std::vector<std::string> &deleted) {
+  TENON_ASSIGN(std::vector<Version> going, superfluous(keep));
+  TENON_ASSIGN(int64_t format, database->format());
+  for (const Version &version : going) {
+    deleted.push_back(version.text());
+    for (const char *statement :
+         {"UPDATE version SET blob = NULL WHERE object = $1 AND number = $2",
+          "UPDATE part SET blob = NULL WHERE object = $1 AND number = $2"}) {
+      TENON_TRY(Query(*database, statement, version.name, version.number).run());
+      if (format == kFirstFormat) {
+        break;
+      }
+    }
+    TENON_TRY(removeFromIndex(*database, version));
+    Event event;
+    event.action = "delete";
+    event.object = version.name;
+    event.version = version.number;
+    event.detail = Json::object();
+    TENON_TRY(add(std::move(event)));
+  }
+  return database->run(
+      format == kFirstFormat
+          ? "DELETE FROM blob WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.blob = "
+            "blob.hash)"
+          : "DELETE FROM blob WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.blob = "
+            "blob.hash) AND NOT EXISTS (SELECT 1 FROM part WHERE part.blob = blob.hash)");
+}
+
+Result<std::vector<std::string>> Registry::mark(const std::vector<std::string> &unused,
+                                                std::set<std::string> &used, int64_t &lastEvent) {
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
+  Query pushed(*database, "SELECT id, detail FROM event WHERE id > $1 AND action = 'push'",
+               lastEvent);
   while (true) {
-    TENON_ASSIGN(bool hasRow, versions.next());
+    TENON_ASSIGN(bool hasRow, pushed.next());
     if (!hasRow) {
       break;
     }
-    if (!deleted.contains({versions.text(0), versions.number(1)})) {
-      used.insert(versions.text(2));
+    lastEvent = std::max(lastEvent, pushed.number(0));
+    Json detail = parseJson(pushed.text(1));
+    used.insert(detail.value("hash", ""));
+    Json files = detail.value("files", Json::array());
+    for (const Json &file : files) {
+      used.insert(file.value("sha256", ""));
     }
   }
-  TENON_ASSIGN(std::vector<Blob> present, blobs->all());
-  for (const Blob &blob : present) {
-    if (used.contains(blob.hash)) {
-      continue;
-    }
-    collected.bytes += blob.bytes;
-    ++collected.files;
-    if (!isDryRun) {
-      TENON_TRY(blobs->remove(blob.hash));
-    }
+  std::vector<std::string> marked;
+  std::ranges::copy_if(unused, std::back_inserter(marked),
+                       [&](const std::string &hash) { return !used.contains(hash); });
+  TENON_ASSIGN(int64_t now, this->now());
+  for (const std::string &hash : marked) {
+    TENON_TRY(Query(*database,
+                    "INSERT INTO removal VALUES ($1, $2) ON CONFLICT (hash) DO UPDATE SET since = "
+                    "excluded.since",
+                    hash, now)
+                  .run());
   }
-  return isDryRun ? Status::ok() : blobs->removeUnfinished();
+  TENON_TRY(transaction.commit());
+  return marked;
+}
+
+Status Registry::unmark(const std::vector<std::string> &removed) {
+  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  for (const std::string &hash : removed) {
+    TENON_TRY(Query(*database, "DELETE FROM removal WHERE hash = $1", hash).run());
+  }
+  TENON_TRY(database->run("UPDATE removal SET since = since + 1 WHERE hash = ''"));
+  return transaction.commit();
 }
 
 Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) {
   TENON_TRY(allow(Role::Admin, ""));
-  TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
+  if (!isDryRun) {
+    TENON_TRY(raiseFormat());
+  }
   Collected collected;
-  if (keep) {
-    TENON_ASSIGN(std::vector<Version> going, superfluous(*keep));
-    for (const Version &version : going) {
-      collected.versions.push_back(version.text());
-      TENON_TRY(Query(*database, "UPDATE version SET blob = NULL WHERE object = $1 AND number = $2",
-                      version.name, version.number)
-                    .run());
-      TENON_TRY(removeFromIndex(*database, version));
-      Event event;
-      event.action = "delete";
-      event.object = version.name;
-      event.version = version.number;
-      event.detail = Json::object();
-      TENON_TRY(add(std::move(event)));
+  int64_t lastEvent = 0;
+  std::set<std::string> used;
+  {
+    TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
+    TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
+    TENON_TRY(keep ? deleteVersions(*keep, collected.versions) : Status::ok());
+    TENON_ASSIGN(used, usedFiles(lastEvent));
+    TENON_TRY(isDryRun ? Status::ok() : finish(transaction)); // else nothing has happened
+  }
+  TENON_ASSIGN(std::vector<Blob> present, blobs->all());
+  std::erase_if(present, [&](const Blob &blob) { return used.contains(blob.hash); });
+  for (size_t from = 0; from < present.size() && !isDryRun; from += BlobStore::kMaxRemoved) {
+    std::vector<std::string> batch;
+    size_t end = std::min(from + BlobStore::kMaxRemoved, present.size());
+    for (size_t i = from; i < end; ++i) {
+      batch.push_back(present[i].hash);
     }
+    TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone)); // against readers
+    TENON_ASSIGN(std::vector<std::string> marked, mark(batch, used, lastEvent));
+    TENON_TRY(marked.empty() ? Status::ok() : blobs->remove(marked));
+    TENON_TRY(unmark(marked));
   }
-  TENON_TRY(database->run(
-      "DELETE FROM blob WHERE NOT EXISTS (SELECT 1 FROM version WHERE version.blob = blob.hash)"));
-  if (isDryRun) {
-    TENON_TRY(collectFiles(true, collected)); // the transaction goes back, and nothing has happened
-    return collected;
+  std::erase_if(present, [&](const Blob &blob) { return used.contains(blob.hash); });
+  for (const Blob &blob : present) {
+    ++collected.files;
+    collected.bytes += blob.bytes;
   }
-  int64_t connections = database->connectionsMade();
-  TENON_TRY(finish(transaction));
-  if (database->connectionsMade() != connections) { // a push may have begun since the lock was lost
-    TENON_ASSIGN(lock, database->lockFiles(LockKind::Alone));
-  }
-  TENON_TRY(collectFiles(false, collected));
+  TENON_TRY(isDryRun ? Status::ok() : blobs->removeUnfinished());
   return collected;
 }
 

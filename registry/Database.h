@@ -69,6 +69,11 @@ public:
   /// How often it connected: a lock on the files goes with its connection.
   virtual int64_t connectionsMade() const { return 1; }
 
+  /// kFirstFormat or kFormat (Schema.h).
+  virtual Result<int64_t> format() = 0;
+  /// Makes the tables of kFormat, in the transaction that is open.
+  virtual Status raiseFormat() = 0;
+
   /// What time the database's server has, in milliseconds since 1970; none where it has no clock of
   /// its own.
   virtual Result<std::optional<int64_t>> now() { return std::optional<int64_t>(); }

@@ -19,6 +19,7 @@ Json describe(const Version &version, const std::vector<std::string> &aliases) {
           {"hash", version.blob.hash},
           {"bytes", version.blob.bytes},
           {"file", version.file},
+          {"files", rowsOf(version.parts)},
           {"created", timeText(version.created)},
           {"facts", version.facts},
           {"note", version.note},
@@ -56,9 +57,10 @@ Json describe(const Found &found) {
 
 Json describe(const Pushed &pushed) {
   const Version &version = pushed.version;
-  return {{"name", version.name},        {"version", version.number},
-          {"kind", version.kind},        {"hash", version.blob.hash},
-          {"bytes", version.blob.bytes}, {"existing", pushed.isExisting}};
+  return {{"name", version.name},         {"version", version.number},
+          {"kind", version.kind},         {"hash", version.blob.hash},
+          {"bytes", version.blob.bytes},  {"files", rowsOf(version.parts)},
+          {"existing", pushed.isExisting}};
 }
 
 } // namespace tenon::registry

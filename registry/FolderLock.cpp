@@ -34,7 +34,7 @@ Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind,
     if (std::chrono::steady_clock::now() >= end) {
       return Status::error(ErrorId::RegistryBusy, fmt::format("another process holds '{}'", file),
                            kind == LockKind::Alone
-                               ? "try again when no push or gate is under way"
+                               ? "try again when no gate is under way"
                                : "try again when `tenon registry gc` has ended");
     }
     std::this_thread::sleep_for(kPause);

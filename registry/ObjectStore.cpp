@@ -43,14 +43,7 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   // A copy of one's own first: the file may be changed while it is sent.
   TENON_TRY(create());
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
-  if (blob.bytes > kMaxBytes) {
-    TENON_TRY(cache.remove(blob.hash));
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("'{}' has {} bytes, and S3 takes at most {} at once", file,
-                                     blob.bytes, kMaxBytes),
-                         "a registry with its files in a folder takes it");
-  }
-  TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash));
+  TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash, partBytes));
   TENON_TRY(trim(blob.hash));
   return blob;
 }
@@ -106,10 +99,17 @@ Result<std::vector<Blob>> ObjectStore::all() {
   return blobs;
 }
 
-Status ObjectStore::remove(const std::string &hash) {
-  TENON_TRY(client.remove(hash));
-  return cache.remove(hash);
+Result<bool> ObjectStore::has(const Blob &blob) {
+  TENON_ASSIGN(std::optional<uint64_t> bytes, client.sizeOf(blob.hash));
+  return bytes == blob.bytes;
 }
+
+Status ObjectStore::remove(const std::vector<std::string> &hashes) {
+  // What this machine has of them stays until it is trimmed: a push may be sending it just now.
+  return client.remove(hashes);
+}
+
+Status ObjectStore::removeUnfinished() { return client.abortUploads(kAbandoned); }
 
 Status ObjectStore::trim(const std::string &newest) {
   cache.removeAbandoned(kAbandoned);
@@ -124,7 +124,7 @@ Status ObjectStore::trim(const std::string &newest) {
   std::ranges::sort(byUse, {}, [](const auto &each) { return each.first; });
   for (const auto &[time, blob] : byUse) {
     if (bytes > maxCached && blob.hash != newest) {
-      TENON_TRY(cache.remove(blob.hash));
+      TENON_TRY(cache.remove({blob.hash}));
       bytes -= blob.bytes;
     }
   }

@@ -11,15 +11,16 @@ namespace tenon::registry {
 
 class ObjectStore final : public BlobStore {
 public:
-  /// What S3 takes in one request.
-  static constexpr uint64_t kMaxBytes = uint64_t(5) << 30;
+  /// Larger files are sent in parts of so many bytes.
+  static constexpr uint64_t kPartBytes = uint64_t(64) << 20;
   /// Of the folder on this machine, by default.
   static constexpr uint64_t kMaxCached = uint64_t(64) << 30;
 
   /// `cache` is the folder for what was read. Files that were not used longest are removed from it
   /// when it holds more than so many bytes.
-  ObjectStore(S3Client client, const std::string &cache, uint64_t maxCached = kMaxCached)
-      : client(std::move(client)), cache(cache), maxCached(maxCached) {}
+  ObjectStore(S3Client client, const std::string &cache, uint64_t maxCached = kMaxCached,
+              uint64_t partBytes = kPartBytes)
+      : client(std::move(client)), cache(cache), maxCached(maxCached), partBytes(partBytes) {}
 
   /// Makes the folder on this machine where it is missing.
   Status create() override;
@@ -28,10 +29,9 @@ public:
   Status provide(const Blob &blob) override;
   Status check(const Blob &blob) override;
   Result<std::vector<Blob>> all() override;
-  Status remove(const std::string &hash) override;
-  Status removeUnfinished() override {
-    return Status::ok();
-  } // S3 keeps nothing of a put that did not end
+  Result<bool> has(const Blob &blob) override;
+  Status remove(const std::vector<std::string> &hashes) override;
+  Status removeUnfinished() override;
   const std::string &folder() const override { return cache.folder(); }
 
 private:
@@ -42,7 +42,7 @@ private:
 
   const S3Client client;
   BlobFolder cache;
-  const uint64_t maxCached;
+  const uint64_t maxCached, partBytes;
 };
 
 } // namespace tenon::registry

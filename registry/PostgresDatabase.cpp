@@ -280,7 +280,8 @@ Result<FilesLock> PostgresDatabase::lockFiles(LockKind kind) {
 Result<std::string> PostgresDatabase::blobsOf() {
   Query query(*this, "SELECT format, blobs FROM registry");
   TENON_ASSIGN(bool hasRow, query.next());
-  if (!hasRow || query.number(0) != kFormat) {
+  bool isKnown = hasRow && query.number(0) >= kFirstFormat && query.number(0) <= kFormat;
+  if (!isKnown) {
     return noRegistry(address.shown,
                       "is a registry of another format, of another version of Tenon");
   }

@@ -37,6 +37,8 @@ public:
   bool isInDoubt() const override { return inDoubt; }
   int64_t connectionsMade() const override { return connections; }
   Result<std::optional<int64_t>> now() override;
+  Result<int64_t> format() override;
+  Status raiseFormat() override;
   /// Its own checksums tell damage at each query.
   Status checkSound() override;
   Result<FilesLock> lockFiles(LockKind kind) override;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 namespace tenon::registry {
 namespace {
 
@@ -27,6 +29,22 @@ constexpr const char *kPostgresTriggers[] = {
     "CREATE TRIGGER events_stay BEFORE TRUNCATE ON event FOR EACH STATEMENT EXECUTE FUNCTION "
     "never_changes()",
 };
+
+constexpr const char *kPostgresTriggersOfFormat2[] = {
+    "CREATE TRIGGER part_is_immutable BEFORE UPDATE OF object, number, path, hash, bytes ON part "
+    "FOR EACH ROW EXECUTE FUNCTION never_changes()",
+    "CREATE TRIGGER part_stays BEFORE DELETE ON part FOR EACH ROW EXECUTE FUNCTION never_changes()",
+    "CREATE TRIGGER parts_stay BEFORE TRUNCATE ON part FOR EACH STATEMENT EXECUTE FUNCTION "
+    "never_changes()",
+};
+
+void expectTriggers(std::span<const char *const> triggers, Definitions &should) {
+  for (const char *trigger : triggers) {
+    std::string text = trigger;
+    size_t name = std::string_view("CREATE TRIGGER ").size();
+    should["trigger " + text.substr(name, text.find(' ', name) - name)] = text;
+  }
+}
 
 /// What there is in a schema: names and texts, as compareDefinitions takes them.
 constexpr const char *kDefinitions[] = {
@@ -85,7 +103,8 @@ Status PostgresDatabase::makeTables(const std::string &blobs) {
   }
   TENON_TRY(run(
       inPostgres("CREATE TABLE registry (format INTEGER NOT NULL, blobs TEXT NOT NULL)").c_str()));
-  TENON_TRY(Query(*this, "INSERT INTO registry VALUES ($1, $2)", kFormat, blobs).run());
+  TENON_TRY(Query(*this, "INSERT INTO registry VALUES ($1, $2)", kFirstFormat, blobs).run());
+  TENON_TRY(raiseFormat());
   return transaction.commit();
 }
 
@@ -97,6 +116,20 @@ Result<bool> PostgresDatabase::hasTable(const std::string &name) {
 
 Status PostgresDatabase::define(const char *statements) {
   return run(inPostgres(statements).c_str());
+}
+
+Result<int64_t> PostgresDatabase::format() {
+  Query query(*this, "SELECT format FROM registry");
+  TENON_TRY(query.next().takeStatus());
+  return query.number(0);
+}
+
+Status PostgresDatabase::raiseFormat() {
+  TENON_TRY(define(kTablesOfFormat2));
+  for (const char *trigger : kPostgresTriggersOfFormat2) {
+    TENON_TRY(run(trigger));
+  }
+  return Query(*this, "UPDATE registry SET format = $1", kFormat).run();
 }
 
 Status PostgresDatabase::readDefinitions(const char *statement, Definitions &found) {
@@ -119,10 +152,11 @@ Status PostgresDatabase::checkSound() {
   // Columns and keys, of the same text that SQLite is told.
   std::string tables = std::string(kTables) + kLaterTables + kSearchTables;
   TENON_TRY(SqliteDatabase::columnsOf(tables.c_str(), should));
-  for (const char *trigger : kPostgresTriggers) {
-    std::string text = trigger;
-    size_t name = std::string_view("CREATE TRIGGER ").size();
-    should["trigger " + text.substr(name, text.find(' ', name) - name)] = text;
+  expectTriggers(kPostgresTriggers, should);
+  TENON_ASSIGN(int64_t format, this->format());
+  if (format == kFormat) {
+    TENON_TRY(SqliteDatabase::columnsOf(kTablesOfFormat2, should));
+    expectTriggers(kPostgresTriggersOfFormat2, should);
   }
   should["function never_changes"] = kNeverChanges;
   return compareDefinitions(has, should);

@@ -54,6 +54,9 @@ Result<std::map<std::string, int64_t>> Registry::objectsAt(const std::string &al
 
 Status Registry::checkGate(const Version &version, const std::string &alias, int64_t champion) {
   TENON_ASSIGN(Terms wanted, terms(version.name, alias));
+  TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
+  TENON_TRY(requireSigners(wanted, bundles, version)
+                .prefix(fmt::format("'{}@{}' asks for a signature", version.name, alias)));
   if (wanted.rules.empty()) {
     return Status::ok();
   }
@@ -198,7 +201,13 @@ Status Registry::writeTerms(const std::string &name, const std::string &alias,
 Status Registry::setTerms(const std::string &name, const std::string &alias, const Terms &terms) {
   TENON_TRY(checkAlias(alias));
   TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, name));
-  TENON_TRY(object(name).takeStatus());
+  TENON_ASSIGN(Object known, object(name));
+  if (terms.asksToLoad() && known.kind != "engine") {
+    return Status::error(
+        ErrorId::BadGateRule,
+        fmt::format("'{}' has versions of kind {}, and only engines are loaded", name, known.kind),
+        "leave 'loads' out");
+  }
   TENON_TRY(writeTerms(name, alias, terms.texts));
   return finish(transaction);
 }

@@ -1,10 +1,8 @@
-// Opening, pushing, looking up. Aliases and gates are in Promotions.cpp, deletion in Collect.cpp,
-// checks in Verify.cpp.
+// Opening and looking up. Pushing is in Push.cpp, aliases and gates in Promotions.cpp, deletion in
+// Collect.cpp, checks in Verify.cpp.
 
 #include "registry/Registry.h"
 
-#include "registry/SearchIndex.h"
-#include "registry/Sha256.h"
 #include "support/WallClock.h"
 #include "support/text/NearestName.h"
 #include "support/text/Printable.h"
@@ -23,10 +21,9 @@ const std::vector<std::string> kKinds = {"model", "engine", "data", "report", "t
 
 namespace {
 
-constexpr const char *kVersionColumns =
-    "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version ";
-constexpr size_t kMaxFacts = 256 << 10;
 constexpr std::chrono::milliseconds kLookAgain{200};
+
+} // namespace
 
 Version readVersion(const Query &query) {
   Version version;
@@ -41,8 +38,6 @@ Version readVersion(const Query &query) {
   version.note = query.text(9);
   return version;
 }
-
-} // namespace
 
 std::string Version::text() const { return fmt::format("{}:{}", name, number); }
 
@@ -125,100 +120,17 @@ Status Registry::finish(Transaction &transaction) {
                        "`tenon registry history` tells, once the database answers");
 }
 
-Result<std::optional<Version>> Registry::sameVersion(const PushRequest &request,
-                                                     const std::string &hash) {
-  Query same(*database,
-             std::string(kVersionColumns) +
-                 "WHERE object = $1 AND hash = $2 AND blob IS NOT NULL ORDER BY number DESC",
-             request.name, hash);
-  while (true) {
-    TENON_ASSIGN(bool hasRow, same.next());
-    if (!hasRow) {
-      return std::optional<Version>();
+Status Registry::checkRelations(const PushRequest &request) {
+  for (const char *relation : kRelations) {
+    Json named = request.facts.value(relation, Json());
+    if (!named.is_string()) {
+      continue;
     }
-    Version version = readVersion(same);
-    Json facts = version.facts;
-    for (const auto &[key, value] : request.circumstances.items()) {
-      facts.erase(key);
-    }
-    if (facts == request.facts) {
-      return std::optional<Version>(std::move(version));
-    }
+    TENON_ASSIGN(Reference reference, parseReference(named.get<std::string>()));
+    TENON_ASSIGN(Version version, find(reference));
+    TENON_TRY(checkRelation(relation, request.kind, version.kind).prefix(version.text()));
   }
-}
-
-Result<Pushed> Registry::push(const PushRequest &request) {
-  TENON_TRY(checkName(request.name));
-  TENON_TRY(checkRemark("the note", request.note));
-  std::string file = withoutControls(fs::path(request.path).filename().string());
-  TENON_TRY(checkRemark("the name of the file", file));
-  if (std::ranges::find(kKinds, request.kind) == kKinds.end()) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("there is no kind '{}' of objects", request.kind),
-                         "model, engine, data, report or tuning");
-  }
-  Json all = request.facts;
-  all.update(request.circumstances);
-  std::string facts = dumpJson(all);
-  if (facts.size() > kMaxFacts) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("the facts of the version take {} bytes", facts.size()),
-                         "leave some out");
-  }
-  TENON_TRY(allow(Role::Push, request.name)); // before the file is copied
-  TENON_ASSIGN(FilesLock lock, keepFiles());
-  TENON_ASSIGN(Blob blob, blobs->put(request.path, request.stamp));
-
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, request.name));
-  Query object(*database, "SELECT kind, newest FROM object WHERE name = $1", request.name);
-  TENON_ASSIGN(bool isKnown, object.next());
-  if (isKnown && object.text(0) != request.kind) {
-    return Status::error(ErrorId::BadObjectName,
-                         fmt::format("'{}' has versions of kind {}, not {}", request.name,
-                                     object.text(0), request.kind),
-                         "push it under another name");
-  }
-  TENON_ASSIGN(std::optional<Version> existing, sameVersion(request, blob.hash));
-  if (existing) {
-    Version present = std::move(*existing);
-    TENON_TRY(signPushed(request, present));
-    TENON_TRY(request.sign ? finish(transaction) : transaction.commit());
-    return Pushed{std::move(present), true};
-  }
-  Version version;
-  version.name = request.name;
-  version.number = isKnown ? object.number(1) + 1 : 1;
-  version.kind = request.kind;
-  version.blob = blob;
-  version.file = file;
-  TENON_ASSIGN(version.created, now());
-  version.facts = std::move(all);
-  version.note = request.note;
-  TENON_TRY(Query(*database, "INSERT INTO blob VALUES ($1, $2) ON CONFLICT DO NOTHING", blob.hash,
-                  static_cast<int64_t>(blob.bytes))
-                .run());
-  TENON_TRY(Query(*database,
-                  "INSERT INTO object VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET newest "
-                  "= excluded.newest",
-                  version.name, version.kind, version.number)
-                .run());
-  TENON_TRY(Query(*database, "INSERT INTO version VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-                  version.name, version.number, version.kind, blob.hash,
-                  static_cast<int64_t>(blob.bytes), blob.hash, version.file, version.created, facts,
-                  version.note)
-                .run());
-  Event event;
-  event.action = "push";
-  event.object = version.name;
-  event.version = version.number;
-  event.detail = {{"kind", version.kind}, {"hash", blob.hash},          {"bytes", blob.bytes},
-                  {"file", version.file}, {"created", version.created}, {"facts", sha256Of(facts)},
-                  {"note", version.note}};
-  TENON_TRY(add(std::move(event)));
-  TENON_TRY(addTags(*database, version));
-  TENON_TRY(signPushed(request, version));
-  TENON_TRY(finish(transaction));
-  return Pushed{std::move(version), false};
+  return Status::ok();
 }
 
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most,
@@ -322,7 +234,11 @@ Result<Version> Registry::find(const Reference &reference) {
               reference.name, number);
   TENON_ASSIGN(bool isFound, query.next());
   if (isFound && rights.allow(Role::Read, reference.name)) {
-    return readVersion(query);
+    Version version = readVersion(query);
+    if (version.isFolder()) {
+      TENON_ASSIGN(version.parts, partsOf(version.name, version.number));
+    }
+    return version;
   }
   TENON_ASSIGN(Object known, object(reference.name));
   return Status::error(ErrorId::NoSuchObject,

@@ -1,7 +1,8 @@
 // The registry: objects with numbered versions that never change, aliases that move between them,
 // the gates that a promotion passes, and the history of all of it. It relies on Database for what
-// is small, on BlobStore for files, and on a lock that those share who add files, and that the one
-// has alone who deletes some. Stores.h says where all of it is.
+// is small, on BlobStore for files, and on a lock that those share who read files, and that the one
+// has alone who deletes some; who adds files needs none (Collect.cpp says why). Stores.h says where
+// all of it is.
 //
 // A version is acknowledged when its file and then its row are on the disk; gc deletes rows first
 // and then files. So a process that ends anywhere leaves at most files that no row names, which the
@@ -11,8 +12,10 @@
 
 #include "registry/BlobStore.h"
 #include "registry/Database.h"
+#include "registry/Folder.h"
 #include "registry/Gate.h"
 #include "registry/History.h"
+#include "registry/Lineage.h"
 #include "registry/Reference.h"
 #include "registry/Search.h"
 #include "registry/Stores.h"
@@ -70,21 +73,29 @@ struct PushRequest {
   /// Makes the signature that becomes one of the version's together with it; none where it is
   /// empty.
   std::function<Result<std::string>(const Version &)> sign = {};
+  /// Of a version of several files (Folder.h), which is called like the folder `path`; empty where
+  /// that is the one file.
+  std::vector<SourceFile> files = {};
 };
 
 struct Version {
   std::string name;
   int64_t number = 0;
   std::string kind;
-  Blob blob;
-  std::string file; ///< its name when it was pushed
+  Blob blob;        ///< of a version of several files: of its manifest, and the bytes of all
+  std::string file; ///< its name when it was pushed; "NAME/" of several files
   int64_t created = 0;
   Json facts;
   std::string note;
   bool isDeleted = false;
+  std::vector<Part> parts = {}; ///< of a version of several files, as `find` and `push` give it
 
   /// "NAME:NUMBER".
   std::string text() const;
+  bool isFolder() const { return isFolderName(file); }
+  /// Of a version of several files, the path of the one that is run, compiled or measured: what
+  /// was pushed as such. Empty where there is none.
+  std::string mainPath() const;
 };
 
 struct Pushed {
@@ -176,8 +187,13 @@ public:
   Result<int64_t> aliasOf(const std::string &name, const std::string &alias);
   /// Where the version's file is on this machine, once `check` has brought it there.
   std::string pathOf(const Version &version) const { return blobs->pathOf(version.blob.hash); }
-  /// Brings the version's file to this machine where it is not, and reads it whole: TN1005, TN1013.
-  Status check(const Version &version) const { return blobs->provide(version.blob); }
+  /// Brings the version's files to this machine where they are not, and reads them whole: TN1005,
+  /// TN1013.
+  Status check(const Version &version) const;
+  /// The files of a version of several under their names in a folder, which is made: hard links
+  /// where they can be made, which stay whatever gc does, else copies, which are checked. As
+  /// `check`.
+  Status writeFolder(const Version &version, const std::string &folder, bool copies) const;
 
   /// Moves an alias. With `expected` only from that version (0: where there is none), TN1006. Where
   /// the alias has rules, what its gates found of the version must stand (Gate.h): TN1007, TN1008.
@@ -216,6 +232,8 @@ public:
   Result<std::string> hashOfEvent(int64_t id);
   /// The number of the newest event; 0 where there is none.
   Result<int64_t> newestEvent();
+  /// What the version was made from and what was made from it, each at most so many.
+  Result<Lineage> lineage(const Version &version, size_t most);
 
   /// Deletes versions beyond the newest `keep` of each object, but for those at aliases, those that
   /// a rollback goes to, and what these name (parents, data, data of gates); then the files that no
@@ -239,7 +257,7 @@ public:
   /// What time it is for the registry, in milliseconds since 1970.
   Result<int64_t> now();
 
-  /// Keeps gc away as long as it lives.
+  /// Keeps gc away as long as it lives, for who reads files.
   Result<FilesLock> keepFiles() const;
   /// The folder on this machine whose file system pathOf is on.
   const std::string &filesFolder() const { return blobs->folder(); }
@@ -271,14 +289,30 @@ private:
                     const char *action, const std::string &reason);
   Result<std::vector<int64_t>> earlier(const std::string &name, const std::string &alias);
   Status add(Event event);
+  Result<std::vector<Part>> partsOf(const std::string &name, int64_t number);
+  /// Makes the tables of kFormat where they are missing, when nobody pushes.
+  Status raiseFormat();
+  /// Copies the files of a push in.
+  Result<Version> store(const PushRequest &request);
+  /// Whether all of them are there and will be when the transaction that is open is committed;
+  /// `batches` is what removedBatches gave before they were stored.
+  Result<bool> areStored(const Version &version, int64_t batches);
+  Result<int64_t> removedBatches();
+  Result<Pushed> insert(const PushRequest &request, Version version);
+  Status insertRows(const Version &version, const std::string &facts);
   Status addSignature(const Version &version, const std::string &bundle);
   /// The newest version of the same bytes and facts.
   Result<std::optional<Version>> sameVersion(const PushRequest &request, const std::string &hash);
+  Status checkRelations(const PushRequest &request);
   Status signPushed(const PushRequest &request, const Version &version);
   using Number = std::pair<std::string, int64_t>; ///< an object and a version
   Result<std::set<Number>> needed();
   Result<std::vector<Version>> superfluous(int64_t keep);
-  Status collectFiles(bool isDryRun, Collected &collected);
+  Status deleteVersions(int64_t keep, std::vector<std::string> &deleted);
+  Result<std::set<std::string>> usedFiles(int64_t &lastEvent);
+  Result<std::vector<std::string>> mark(const std::vector<std::string> &unused,
+                                        std::set<std::string> &used, int64_t &lastEvent);
+  Status unmark(const std::vector<std::string> &removed);
   Status compareWithHistory(Verified &verified, const std::string &head);
 
   std::string where; ///< for people
@@ -290,8 +324,21 @@ private:
   Event written;         ///< by the last `add`
 };
 
+/// For readVersion: of the table of versions, without their parts.
+inline constexpr const char *kVersionColumns =
+    "SELECT object, number, kind, hash, bytes, blob, file, created, facts, note FROM version ";
+Version readVersion(const Query &query);
+
+/// What a signature of a version says: the file, or all files of a version of several.
+signing::Manifest signedOf(const Version &version);
 /// TN1015.
 Status noSignature(const Version &version);
+/// TN1015, TN1016 unless one of the signatures, the newest first, is of somebody who is trusted.
+Status requireSignature(const std::vector<std::string> &bundles, const Version &version,
+                        const signing::Trust &trust);
+/// The same of each signer that the terms name.
+Status requireSigners(const Terms &terms, const std::vector<std::string> &bundles,
+                      const Version &version);
 /// TN1016 unless a signature says that it is of the version's file; whose it is stays open.
 Status checkSignature(const std::string &bundle, const Version &version);
 

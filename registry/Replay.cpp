@@ -1,6 +1,7 @@
 #include "registry/Replay.h"
 
 #include "registry/SearchIndex.h"
+#include "registry/Sha256.h"
 
 #include <fmt/format.h>
 
@@ -64,7 +65,45 @@ Status Replay::mayDo(const Event &event) const {
                                             event.action, event.object, event.by, rights->roles()));
 }
 
+std::vector<Blob> filesOf(const Json &pushed) {
+  Blob first = {pushed.value("hash", ""), pushed.value("bytes", uint64_t(0))};
+  if (!pushed.contains("files")) {
+    return {first};
+  }
+  Result<std::vector<Part>> parts = partsOf(pushed["files"]);
+  std::vector<Blob> blobs;
+  for (const Part &part : parts.isOk() ? *parts : std::vector<Part>()) {
+    blobs.push_back(part.blob);
+  }
+  first.bytes = parts.isOk() ? manifestOf(*parts).size() : 0;
+  blobs.push_back(first);
+  return blobs;
+}
+
+Version Replay::versionOf(const Number &version) const {
+  const Json &pushed = versions.at(version);
+  Version found;
+  found.name = version.first;
+  found.number = version.second;
+  found.blob.hash = pushed.value("hash", "");
+  found.file = pushed.value("file", "");
+  if (pushed.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(pushed["files"]); // as `push` has seen
+    found.parts = parts ? std::move(*parts) : std::vector<Part>();
+  }
+  return found;
+}
+
 Status Replay::push(const Event &event) {
+  if (event.detail.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(event.detail["files"]);
+    bool isWhole = parts.isOk() && isFolderName(event.detail.value("file", "")) &&
+                   sha256Of(manifestOf(*parts)) == event.detail.value("hash", "") &&
+                   bytesOf(*parts) == event.detail.value("bytes", uint64_t(0));
+    if (!isWhole) {
+      return impossible(event, "pushes files that are not those of its hash");
+    }
+  }
   std::string kind = event.detail.value("kind", "");
   Object &object = objects.try_emplace(event.object, kind, 0).first->second;
   if (object.kind != kind || event.version != object.newest + 1) {
@@ -88,6 +127,12 @@ Status Replay::move(const Event &event) {
         event, fmt::format("moves '{}' to version {}, which was not there", name, event.version));
   }
   if (event.action == "promote") {
+    Number version = {event.object, event.version};
+    Status isSigned = requireSigners(alias.terms, signatures[version], versionOf(version));
+    if (!isSigned.isOk()) {
+      return impossible(
+          event, fmt::format("promotes to '{}' what was not signed: {}", name, isSigned.message()));
+    }
     if (!alias.terms.rules.empty()) {
       Status allowed = standing(alias.terms, alias.results[event.version], event.from, name);
       if (!allowed.isOk()) {
@@ -159,7 +204,9 @@ Status Replay::take(const Event &event) {
   if (event.action == "rules") {
     std::vector<std::string> texts = event.detail.value("rules", std::vector<std::string>());
     Result<Terms> terms = parseTerms(texts);
-    if (!terms.isOk() || !objects.contains(event.object)) {
+    bool isSound = terms.isOk() && objects.contains(event.object) &&
+                   (!terms->asksToLoad() || objects.at(event.object).kind == "engine");
+    if (!isSound) {
       return impossible(event, "sets rules that cannot be");
     }
     Alias &alias = aliases[{event.object, event.alias}];
@@ -177,7 +224,9 @@ Status Replay::take(const Event &event) {
                                                textOf(version)));
   }
   if (event.action == "sign") {
-    signatures.push_back(event);
+    std::vector<std::string> &bundles = signatures[version];
+    bundles.insert(bundles.begin(), event.detail.value("bundle", ""));
+    ++signatureCount;
     return has(version) ? Status::ok() : impossible(event, "signs a version that was not there");
   }
   return impossible(event, fmt::format("is of the unknown kind '{}'", event.action));

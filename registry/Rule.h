@@ -1,6 +1,6 @@
 // Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a
-// limit is a number, or the champion's or the parent's value with a change. Pure functions; whoever
-// gates brings the measurements.
+// limit is a number, or the champion's or the parent's value with a change; and `loads`. Pure
+// functions; whoever gates brings the measurements.
 
 #pragma once
 
@@ -22,6 +22,7 @@ enum class MetricFamily {
   Outputs,   ///< the largest difference from the champion's outputs, as a share of their largest
              ///< value
   Interface, ///< ports of the champion that the version has not, or has narrower
+  Loads,     ///< 1 where the engine was loaded and run once on the machine, else 0
 };
 
 enum class GateOutcome { Passed, Refused, Undecided };

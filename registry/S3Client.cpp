@@ -1,7 +1,8 @@
 #include "registry/S3Client.h"
 
+#include "registry/S3Reply.h"
+#include "registry/Sha256.h"
 #include "support/Environment.h"
-#include "support/text/Printable.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +15,6 @@ namespace {
 
 constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kFirstPause{100}; // doubled before each further try
-constexpr size_t kMaxSaid = 300;
-constexpr int kTooManyRequests = 429, kServerError = 500, kNotFound = 404, kOk = 200,
-              kNoContent = 204;
 
 std::string firstOf(std::initializer_list<const char *> names) {
   for (const char *name : names) {
@@ -28,71 +26,26 @@ std::string firstOf(std::initializer_list<const char *> names) {
   return "";
 }
 
-/// What is between <tag> and </tag> behind `from`, which goes behind it; empty where there is none.
-std::string_view element(std::string_view xml, std::string_view tag, size_t &from) {
-  std::string open = fmt::format("<{}>", tag), close = fmt::format("</{}>", tag);
-  size_t start = xml.find(open, from);
-  size_t end = start == xml.npos ? xml.npos : xml.find(close, start);
-  if (end == xml.npos) {
-    from = xml.npos;
-    return {};
-  }
-  from = end + close.size();
-  return xml.substr(start + open.size(), end - start - open.size());
-}
-
-std::string_view element(std::string_view xml, std::string_view tag) {
-  size_t from = 0;
-  return element(xml, tag, from);
-}
-
-Status failed(const WebReply &reply, const std::string &name) {
-  std::string code(element(reply.body, "Code")), said(element(reply.body, "Message"));
-  std::string text = code.empty()   ? reply.body
-                     : said.empty() ? code
-                                    : fmt::format("{}: {}", code, said);
-  return Status::error(ErrorId::StoreFailed,
-                       fmt::format("'{}': the object store answers {} {}", name, reply.status,
-                                   withoutControls(text.substr(0, kMaxSaid))),
-                       reply.status < kServerError
-                           ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, "
-                             "AWS_SECRET_ACCESS_KEY and AWS_REGION"
-                           : "try again; look at the log of the object store");
-}
-
-std::string percent(std::string_view text) {
-  std::string encoded;
-  for (char c : text) {
-    bool isPlain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                   c == '-' || c == '_' || c == '.' || c == '~';
-    encoded += isPlain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return encoded;
-}
-
 } // namespace
 
 Result<S3Settings> S3Settings::fromEnvironment() {
   S3Settings settings;
-  settings.signature.service = "s3";
-  settings.signature.region = firstOf({"AWS_REGION", "AWS_DEFAULT_REGION"});
-  if (settings.signature.region.empty()) {
-    settings.signature.region = "us-east-1";
+  Profiles profiles = Profiles::fromEnvironment();
+  settings.region = firstOf({"AWS_REGION", "AWS_DEFAULT_REGION"});
+  if (settings.region.empty()) {
+    settings.region = profiles.find(profiles.selected())["region"];
+  }
+  if (settings.region.empty()) {
+    settings.region = "us-east-1";
   }
   settings.endpoint = firstOf({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
   if (settings.endpoint.empty()) {
-    settings.endpoint = fmt::format("https://s3.{}.amazonaws.com", settings.signature.region);
+    settings.endpoint = fmt::format("https://s3.{}.amazonaws.com", settings.region);
   }
   settings.endpoint.resize(settings.endpoint.find_last_not_of('/') + 1);
-  settings.signature.keyId = environment("AWS_ACCESS_KEY_ID");
-  settings.signature.secret = environment("AWS_SECRET_ACCESS_KEY");
-  settings.sessionToken = environment("AWS_SESSION_TOKEN");
   settings.certificates = environment("AWS_CA_BUNDLE");
-  if (settings.signature.keyId.empty() || settings.signature.secret.empty()) {
-    return Status::error(ErrorId::BadArgument,
-                         "the registry's files are in S3, and the environment has no keys for it",
-                         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-  }
+  settings.credentials = std::make_shared<Credentials>(settings.region, settings.certificates);
+  TENON_TRY(settings.credentials->current().takeStatus());
   return settings;
 }
 
@@ -107,15 +60,16 @@ WebRequest S3Client::request(const char *method, const std::string &key) const {
   WebRequest request;
   request.method = method;
   request.url = urlOf(key);
-  request.signature = settings.signature;
   request.certificates = settings.certificates;
-  if (!settings.sessionToken.empty()) {
-    request.headers.push_back("x-amz-security-token: " + settings.sessionToken);
-  }
   return request;
 }
 
-Result<WebReply> S3Client::perform(const WebRequest &request, const std::string &name) const {
+Result<WebReply> S3Client::perform(WebRequest request, const std::string &name) const {
+  TENON_ASSIGN(Keys keys, settings.credentials->current());
+  request.signature = {settings.region, "s3", keys.id, keys.secret};
+  if (!keys.token.empty()) {
+    request.headers.push_back("x-amz-security-token: " + keys.token);
+  }
   std::chrono::milliseconds pause = kFirstPause;
   for (int attempt = 1;; ++attempt, pause *= 2) {
     Result<WebReply> reply = fetch(request);
@@ -127,7 +81,7 @@ Result<WebReply> S3Client::perform(const WebRequest &request, const std::string 
     }
     if (attempt == kTries) {
       return isOverloaded
-                 ? Result<WebReply>(failed(*reply, name))
+                 ? Result<WebReply>(storeFailed(*reply, name))
                  : Status::error(ErrorId::StoreFailed,
                                  fmt::format("'{}': {}", name, reply.status().message()),
                                  "look whether the object store runs and can be reached from here");
@@ -136,13 +90,13 @@ Result<WebReply> S3Client::perform(const WebRequest &request, const std::string 
   }
 }
 
-Status S3Client::put(const std::string &key, const std::string &file,
-                     const std::string &hash) const {
+Status S3Client::putWhole(const std::string &key, const std::string &file,
+                          const std::string &hash) const {
   WebRequest put = request("PUT", key);
   put.uploadPath = file;
   put.headers.push_back("x-amz-content-sha256: " + hash);
   TENON_ASSIGN(WebReply reply, perform(put, nameOf(key)));
-  return reply.status == kOk ? Status::ok() : failed(reply, nameOf(key));
+  return reply.status == kOk ? Status::ok() : storeFailed(reply, nameOf(key));
 }
 
 Result<bool> S3Client::get(const std::string &key, const std::string &file) const {
@@ -152,7 +106,7 @@ Result<bool> S3Client::get(const std::string &key, const std::string &file) cons
   if (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket") {
     return false;
   }
-  return reply.status == kOk ? Result<bool>(true) : failed(reply, nameOf(key));
+  return reply.status == kOk ? Result<bool>(true) : storeFailed(reply, nameOf(key));
 }
 
 Result<std::vector<S3Object>> S3Client::list() const {
@@ -165,7 +119,7 @@ Result<std::vector<S3Object>> S3Client::list() const {
                            percent(prefix), last.empty() ? "" : "&start-after=" + percent(last));
     TENON_ASSIGN(WebReply reply, perform(list, nameOf("")));
     if (reply.status != kOk || reply.body.find("<ListBucketResult") == reply.body.npos) {
-      return failed(reply, nameOf(""));
+      return storeFailed(reply, nameOf(""));
     }
     isMore = false;
     size_t from = 0;
@@ -185,11 +139,41 @@ Result<std::vector<S3Object>> S3Client::list() const {
   return objects;
 }
 
-Status S3Client::remove(const std::string &key) const {
-  TENON_ASSIGN(WebReply reply, perform(request("DELETE", key), nameOf(key)));
-  bool isGone = reply.status == kNoContent || reply.status == kOk ||
-                (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket");
-  return isGone ? Status::ok() : failed(reply, nameOf(key));
+Result<WebReply> S3Client::performText(WebRequest request, std::string body,
+                                       const std::string &name) const {
+  request.headers.push_back("x-amz-content-sha256: " + sha256Of(body));
+  request.body = std::move(body);
+  TENON_ASSIGN(WebReply reply, perform(request, name));
+  // Where the work took long S3 says 200 first, and then what went wrong.
+  bool isDone = reply.status == kOk && reply.body.find("<Error>") == reply.body.npos;
+  return isDone ? Result<WebReply>(std::move(reply)) : storeFailed(reply, name);
+}
+
+Result<std::optional<uint64_t>> S3Client::sizeOf(const std::string &key) const {
+  TENON_ASSIGN(WebReply reply, perform(request("HEAD", key), nameOf(key)));
+  if (reply.status == kNotFound) {
+    return std::optional<uint64_t>();
+  }
+  if (reply.status != kOk) {
+    return storeFailed(reply, nameOf(key));
+  }
+  const std::string &length = reply.headers["content-length"];
+  uint64_t bytes = 0;
+  std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return std::optional(bytes);
+}
+
+Status S3Client::remove(const std::vector<std::string> &keys) const {
+  std::string body = "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  for (const std::string &key : keys) {
+    body += fmt::format("<Object><Key>{}</Key></Object>", escaped(prefix + key));
+  }
+  body += "<Quiet>true</Quiet></Delete>";
+  WebRequest remove = request("POST", "");
+  remove.url = fmt::format("{}/{}?delete=", settings.endpoint, bucket);
+  remove.headers.push_back("Content-MD5: " + md5Base64(body));
+  remove.headers.push_back("Content-Type: application/xml");
+  return performText(std::move(remove), std::move(body), nameOf("")).takeStatus();
 }
 
 } // namespace tenon::registry

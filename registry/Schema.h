@@ -7,7 +7,11 @@ namespace tenon::registry {
 
 /// "TNRG", in the header of the database file.
 inline constexpr long long kApplication = 0x544e5247;
-inline constexpr long long kFormat = 1;
+/// Of the first registries: without the tables of format 2, and with a lock that pushes and gc take
+/// (Registry.h). What needs the tables makes them, and older versions of Tenon refuse it from then
+/// on, whose gc would take the files of a version of several for those of nobody.
+inline constexpr long long kFirstFormat = 1;
+inline constexpr long long kFormat = 2;
 
 inline constexpr const char *kTables = R"sql(
 CREATE TABLE blob (
@@ -105,6 +109,38 @@ CREATE TABLE metric (
   PRIMARY KEY (object, version, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX metric_by_name ON metric (name, created, object, version, value);
+)sql";
+
+inline constexpr const char *kTablesOfFormat2 = R"sql(
+-- The files of versions of several; the blob is empty once the version is deleted.
+CREATE TABLE part (
+  object TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  path TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  blob TEXT REFERENCES blob (hash),
+  PRIMARY KEY (object, number, path),
+  FOREIGN KEY (object, number) REFERENCES version (object, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX part_by_blob ON part (blob);
+
+-- What gc removes at this moment, and since when (Collect.cpp). The row of the empty hash counts
+-- the batches that it has removed so far.
+CREATE TABLE removal (
+  hash TEXT PRIMARY KEY,
+  since INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO removal VALUES ('', 0);
+)sql";
+
+inline constexpr const char *kSqliteRulesOfFormat2 = R"sql(
+PRAGMA user_version = 2;
+
+CREATE TRIGGER part_is_immutable BEFORE UPDATE OF object, number, path, hash, bytes ON part
+BEGIN SELECT RAISE(ABORT, 'a version never changes'); END;
+CREATE TRIGGER part_stays BEFORE DELETE ON part
+BEGIN SELECT RAISE(ABORT, 'a version never goes'); END;
 )sql";
 
 inline constexpr const char *kSqliteRules = R"sql(

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace tenon::registry {
 namespace {
@@ -18,6 +19,8 @@ constexpr const char *kExample =
     "for example postgresql://me@db.example/registry?blobs=s3://models/registry";
 constexpr std::string_view kObjects = "s3://";
 constexpr const char *kDefaultSchema = "tenon";
+/// What S3 takes as a part, but for the last.
+constexpr uint64_t kMinPartBytes = uint64_t(5) << 20, kMaxPartBytes = uint64_t(5) << 30;
 
 Status badUrl(const std::string &url, std::string_view why) {
   return Status::error(ErrorId::BadArgument,
@@ -34,6 +37,7 @@ bool consistsOf(std::string_view text, std::string_view more) {
 struct SharedAddress {
   PostgresAddress database;
   std::string blobs; ///< empty: what the registry was made with
+  uint64_t partBytes = ObjectStore::kPartBytes;
 };
 
 /// Takes our parameters out of the URL's.
@@ -51,6 +55,15 @@ Status takeOurs(std::string &url, SharedAddress &address) {
       address.blobs = value;
     } else if (key == "schema") {
       address.database.schema = value;
+    } else if (key == "part-bytes") {
+      uint64_t &bytes = address.partBytes;
+      std::from_chars_result parsed =
+          std::from_chars(value.data(), value.data() + value.size(), bytes);
+      if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() ||
+          bytes < kMinPartBytes || bytes > kMaxPartBytes) {
+        return badUrl(url, fmt::format("has 'part-bytes' that are not {} to {}", kMinPartBytes,
+                                       kMaxPartBytes));
+      }
     } else {
       theirs += (theirs.empty() ? "?" : "&") + part;
     }
@@ -103,7 +116,7 @@ Result<SharedAddress> parseShared(std::string url) {
   return address;
 }
 
-Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs) {
+Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs, uint64_t partBytes) {
   if (!blobs.starts_with(kObjects)) {
     return std::unique_ptr<BlobStore>(std::make_unique<BlobFolder>(blobs));
   }
@@ -121,7 +134,8 @@ Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs) {
                          "set XDG_CACHE_HOME or HOME");
   }
   std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(
-      S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry");
+      S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry",
+      ObjectStore::kMaxCached, partBytes);
   TENON_TRY(store->create());
   return store;
 }
@@ -154,10 +168,11 @@ Result<Stores> openShared(const std::string &url, bool creates,
   Result<std::string> kept = database->blobsOf();
   bool isAbsent = !kept.isOk() && kept.status().id() == ErrorId::BadRegistry;
   bool isNew = creates && isAbsent;
+  std::unique_ptr<BlobStore> blobs;
   if (isNew) {
     TENON_TRY(checkBlobs(url, address.blobs));
-    TENON_ASSIGN(std::unique_ptr<BlobStore> made, openBlobs(address.blobs));
-    TENON_TRY(made->create());
+    TENON_ASSIGN(blobs, openBlobs(address.blobs, address.partBytes));
+    TENON_TRY(blobs->create());
     TENON_TRY(database->makeTables(address.blobs));
     kept = database->blobsOf();
   }
@@ -166,7 +181,9 @@ Result<Stores> openShared(const std::string &url, bool creates,
     return badUrl(url, fmt::format("keeps its files at '{}', not at '{}'", *kept, address.blobs));
   }
   TENON_TRY(checkBlobs(url, *kept));
-  TENON_ASSIGN(std::unique_ptr<BlobStore> blobs, openBlobs(*kept));
+  if (!blobs) {
+    TENON_ASSIGN(blobs, openBlobs(*kept, address.partBytes));
+  }
   return Stores{std::move(database), std::move(blobs)};
 }
 

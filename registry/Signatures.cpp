@@ -8,11 +8,33 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace tenon::registry {
 namespace {
 
+/// TN1016 unless what was signed are the version's files, no more and no less.
+Status checkFiles(const signing::Manifest &manifest, const Version &version) {
+  std::map<std::string, std::string> has, should;
+  for (const signing::Resource &resource : manifest.resources) {
+    has[resource.name] = resource.digest;
+  }
+  for (const Part &part : version.parts) {
+    should[part.path] = part.blob.hash;
+  }
+  bool isSame = manifest.algorithm == "sha256" && !manifest.partBytes && has == should;
+  return isSame ? Status::ok()
+                : Status::error(ErrorId::SignatureWrong,
+                                fmt::format("the signature is of other files than those of {}",
+                                            version.text()),
+                                "sign the version with `tenon registry sign`");
+}
+
 /// TN1016 unless the bundle says that it is of the version's file.
 Status checkSubject(const signing::Manifest &manifest, const Version &version) {
+  if (version.isFolder()) {
+    return checkFiles(manifest, version);
+  }
   TENON_ASSIGN(std::string hash, signing::signedHash(manifest, version.file));
   return hash == version.blob.hash
              ? Status::ok()
@@ -23,6 +45,18 @@ Status checkSubject(const signing::Manifest &manifest, const Version &version) {
 }
 
 } // namespace
+
+signing::Manifest signedOf(const Version &version) {
+  if (!version.isFolder()) {
+    return signing::manifestOfFile(version.file, version.blob.hash);
+  }
+  std::vector<signing::Resource> files;
+  for (const Part &part : version.parts) {
+    files.push_back({part.path, part.blob.hash});
+  }
+  return signing::manifestOfFiles(version.file.substr(0, version.file.size() - 1),
+                                  std::move(files));
+}
 
 Status noSignature(const Version &version) {
   return Status::error(
@@ -88,6 +122,11 @@ Result<std::vector<std::string>> Registry::signatures(const Version &version) {
 
 Status Registry::requireSignature(const Version &version, const signing::Trust &trust) {
   TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
+  return registry::requireSignature(bundles, version, trust);
+}
+
+Status requireSignature(const std::vector<std::string> &bundles, const Version &version,
+                        const signing::Trust &trust) {
   Status first = noSignature(version);
   for (size_t i = 0; i < bundles.size(); ++i) {
     Result<signing::Verified> verified = trust.verify(bundles[i]);
@@ -99,6 +138,14 @@ Status Registry::requireSignature(const Version &version, const signing::Trust &
     first = i == 0 ? status.prefix(version.text()) : first; // of the newest
   }
   return first;
+}
+
+Status requireSigners(const Terms &terms, const std::vector<std::string> &bundles,
+                      const Version &version) {
+  for (const signing::Trust &signer : terms.signers) {
+    TENON_TRY(requireSignature(bundles, version, signer));
+  }
+  return Status::ok();
 }
 
 } // namespace tenon::registry

@@ -222,7 +222,8 @@ Status SqliteDatabase::checkFormat() {
   TENON_TRY(application.next().takeStatus());
   Query format(*this, "PRAGMA user_version");
   TENON_TRY(format.next().takeStatus());
-  if (application.number(0) != kApplication || format.number(0) != kFormat) {
+  bool isKnown = format.number(0) >= kFirstFormat && format.number(0) <= kFormat;
+  if (application.number(0) != kApplication || !isKnown) {
     return noRegistry(folder, application.number(0) != kApplication
                                   ? "holds a database that is no registry"
                                   : "is a registry of another format, of another version of Tenon");
@@ -241,11 +242,23 @@ Result<bool> SqliteDatabase::hasTable(const std::string &name) {
       .next();
 }
 
-Status SqliteDatabase::makeTables() {
+Status SqliteDatabase::makeTables(int64_t format) {
   TENON_TRY(run(kTables));
   TENON_TRY(run(kLaterTables));
   TENON_TRY(run(kSearchTables));
-  return run(kSqliteRules);
+  TENON_TRY(run(kSqliteRules));
+  return format == kFirstFormat ? Status::ok() : raiseFormat();
+}
+
+Result<int64_t> SqliteDatabase::format() {
+  Query format(*this, "PRAGMA user_version");
+  TENON_TRY(format.next().takeStatus());
+  return format.number(0);
+}
+
+Status SqliteDatabase::raiseFormat() {
+  TENON_TRY(run(kTablesOfFormat2));
+  return run(kSqliteRulesOfFormat2);
 }
 
 Status SqliteDatabase::run(const char *statements) {
@@ -276,7 +289,8 @@ Status SqliteDatabase::checkSound() {
   sqlite3 *opened = nullptr;
   sqlite3_open(":memory:", &opened);
   SqliteDatabase fresh("", opened, patience);
-  TENON_TRY(fresh.makeTables());
+  TENON_ASSIGN(int64_t format, this->format());
+  TENON_TRY(fresh.makeTables(format));
   TENON_ASSIGN(Definitions has, definitions());
   TENON_ASSIGN(Definitions should, fresh.definitions());
   return compareDefinitions(has, should);

@@ -18,11 +18,11 @@ public:
                                                       std::chrono::milliseconds patience);
   static std::string pathIn(const std::string &folder) { return folder + "/registry.db"; }
 
-  /// TN1001 unless it is a registry of this format.
+  /// TN1001 unless it is a registry of a format that is known.
   Status checkFormat();
   /// Makes the tables where there are none yet.
   Result<bool> hasTables();
-  Status makeTables();
+  Status makeTables(int64_t format);
 
   Status run(const char *statements) override;
   std::unique_ptr<Rows> query(std::string_view statement, std::vector<Value> arguments) override;
@@ -30,6 +30,8 @@ public:
   Status beginReading() override { return run("BEGIN"); }
   Status commit() override { return run("COMMIT"); }
   void rollback() override { static_cast<void>(run("ROLLBACK")); }
+  Result<int64_t> format() override;
+  Status raiseFormat() override;
   Status checkSound() override;
   /// As SQLite keeps them.
   Result<Definitions> definitions();

@@ -2,6 +2,7 @@
 
 #include "registry/BlobFolder.h"
 #include "registry/FolderLock.h"
+#include "registry/Schema.h"
 #include "registry/SearchIndex.h"
 #include "registry/SqliteDatabase.h"
 #include "support/files/FileError.h"
@@ -103,7 +104,7 @@ Result<Stores> openFolder(const std::string &folder, bool creates,
                     // just now
     TENON_TRY(blobs->create());
     TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-    TENON_TRY(database->makeTables());
+    TENON_TRY(database->makeTables(kFormat));
     TENON_TRY(transaction.commit());
     TENON_TRY(syncFolder(folder));
   }

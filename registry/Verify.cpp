@@ -2,6 +2,7 @@
 
 #include "registry/Registry.h"
 #include "registry/Replay.h"
+#include "registry/Schema.h"
 #include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 
@@ -70,6 +71,21 @@ std::string keyOf(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
+/// What gc removes now, or did when it was killed: no file that a version has.
+Status compareRemovals(Database &database, const Table &blobs) {
+  TENON_ASSIGN(Table removals, read(database, "SELECT hash, since FROM removal", 1, "1"));
+  if (!removals.contains("")) {
+    return altered("the count of what gc has removed is gone");
+  }
+  removals.erase("");
+  for (const auto &[hash, since] : removals) {
+    if (!isSha256(hash) || blobs.contains(hash)) {
+      return altered(fmt::format("gc is to remove '{}'", hash));
+    }
+  }
+  return Status::ok();
+}
+
 Status compareVersions(Database &database, const Replay &replay) {
   // The hash of the facts is what their event has.
   TENON_ASSIGN(Table versions,
@@ -77,7 +93,7 @@ Status compareVersions(Database &database, const Replay &replay) {
                     "SELECT object, number, kind, hash, bytes, blob, file, created, note, facts "
                     "FROM version",
                     2, "00100100"));
-  Table should, blobs;
+  Table should, blobs, parts;
   for (const auto &[version, pushed] : replay.versions) {
     bool isDeleted = replay.deleted.contains(version);
     Json hash = pushed.value("hash", Json());
@@ -85,8 +101,15 @@ Status compareVersions(Database &database, const Replay &replay) {
                               pushed.value("bytes", Json()), isDeleted ? Json() : hash,
                               pushed.value("file", Json()),  pushed.value("created", Json()),
                               pushed.value("note", Json()),  pushed.value("facts", Json())};
-    if (!isDeleted && hash.is_string()) {
-      blobs[hash.get<std::string>()] = {pushed.value("bytes", Json())};
+    if (!isDeleted) {
+      for (const Blob &blob : filesOf(pushed)) {
+        blobs[blob.hash] = {blob.bytes};
+      }
+    }
+    Json files = pushed.value("files", Json::array());
+    for (const Json &file : files) {
+      parts[fmt::format("{}:{}", keyOf(version), file.value("path", ""))] = {
+          file["sha256"], file["bytes"], isDeleted ? Json() : file["sha256"]};
     }
   }
   Table tags;
@@ -105,7 +128,15 @@ Status compareVersions(Database &database, const Replay &replay) {
       read(database, "SELECT object, version, key || '=' || value, created FROM tag", 3, "1"));
   TENON_TRY(compare("tag", presentTags, tags));
   TENON_ASSIGN(Table present, read(database, "SELECT hash, bytes FROM blob", 1, "1"));
-  return compare("file", present, blobs);
+  TENON_TRY(compare("file", present, blobs));
+  TENON_ASSIGN(int64_t format, database.format());
+  if (format == kFirstFormat) {
+    return parts.empty() ? Status::ok() : altered("versions of several files have no table");
+  }
+  TENON_ASSIGN(present, read(database, "SELECT object, number, path, hash, bytes, blob FROM part",
+                             3, "010"));
+  TENON_TRY(compare("file of a version", present, parts));
+  return compareRemovals(database, blobs);
 }
 
 Status compareMetrics(Database &database, const Replay &replay) {
@@ -169,14 +200,10 @@ Status compareTokens(Database &database, const Replay &replay) {
 /// Whose signatures they are nobody says here; that they are of their versions' files they say
 /// themselves.
 Status compareSignatures(const Replay &replay) {
-  for (const Event &event : replay.signatures) {
-    const Json &pushed = replay.versions.at({event.object, event.version});
-    Version version;
-    version.name = event.object;
-    version.number = event.version;
-    version.blob.hash = pushed.value("hash", "");
-    version.file = pushed.value("file", "");
-    TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
+  for (const auto &[number, bundles] : replay.signatures) {
+    for (const std::string &bundle : bundles) {
+      TENON_TRY(checkSignature(bundle, replay.versionOf(number)).prefix(keyOf(number)));
+    }
   }
   return Status::ok();
 }
@@ -208,7 +235,7 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     return altered(fmt::format("no event of the history has the hash {}", head));
   }
   verified.versions = replay.versions.size();
-  verified.signatures = replay.signatures.size();
+  verified.signatures = replay.signatureCount;
   for (Status (*table)(Database &, const Replay &) :
        {compareVersions, compareMetrics, compareObjects, compareAliases, compareTokens}) {
     Status status = table(*database, replay);
@@ -218,7 +245,9 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
   }
   for (const auto &[version, pushed] : replay.versions) {
     if (!replay.deleted.contains(version)) {
-      verified.hashes.emplace(pushed.value("hash", ""), pushed.value("bytes", uint64_t(0)));
+      for (const Blob &blob : filesOf(pushed)) {
+        verified.hashes.emplace(blob.hash, blob.bytes);
+      }
     }
   }
   return compareSignatures(replay);

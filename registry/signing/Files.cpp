@@ -196,6 +196,10 @@ Status describeDifference(const std::string &path, std::map<std::string, std::st
 
 } // namespace
 
+bool isLeftOut(const std::string &name) {
+  return std::ranges::find(kAlwaysIgnored, name) != kAlwaysIgnored.end();
+}
+
 std::string signaturePathOf(const std::string &path) {
   std::error_code error;
   return fs::is_directory(path, error) ? (fs::path(path) / "model.sig").string() : path + ".sig";
@@ -222,6 +226,13 @@ Manifest manifestOfFile(const std::string &name, const std::string &sha256) {
   Manifest manifest;
   manifest.model = name;
   manifest.resources = {{kOnlyFile, sha256}};
+  return manifest;
+}
+
+Manifest manifestOfFiles(const std::string &name, std::vector<Resource> files) {
+  Manifest manifest;
+  manifest.model = name;
+  manifest.resources = std::move(files);
   return manifest;
 }
 

@@ -17,6 +17,10 @@ struct Exclusions {
   bool ignoresUnsigned = false;   ///< files that nobody signed are passed over
 };
 
+/// Whether a name at the top of a model's folder is one that is never looked at: .git and what
+/// belongs to it.
+bool isLeftOut(const std::string &name);
+
 /// Where the signature of a model is by default: model.sig in a folder, FILE.sig beside a file.
 std::string signaturePathOf(const std::string &path);
 
@@ -31,6 +35,9 @@ Manifest manifestOfFile(const std::string &name, const std::string &sha256);
 /// or are gone.
 Status compareFiles(const Manifest &signedOnes, const std::string &path,
                     const Exclusions &exclusions);
+
+/// Of several files whose SHA-256 are known, by their paths.
+Manifest manifestOfFiles(const std::string &name, std::vector<Resource> files);
 
 /// The SHA-256 that the one file of a model was signed with, `name` being what it is called. TN1016
 /// where the signature is of several files, of another one, or has another kind of hash.

@@ -97,6 +97,8 @@ struct Api::Operations {
       onAnswer(noModel(asked.model));
     } else if (asked.operation == Operation::RegistryHistory) {
       api.admin->query(asked.model, onText);
+    } else if (asked.operation == Operation::RegistryLineage) {
+      api.admin->lineage(asked.model, onText);
     } else if (asked.operation == Operation::RegistryPromote) {
       api.admin->promote(asked.model, body, asked.by, onText);
     } else {
@@ -224,6 +226,7 @@ const Api::Operations::Entry Api::Operations::kAll[] = {
     {Operation::Page, "Page", Role::Open, nullptr, nullptr},
     {Operation::ServerStatus, "ServerStatus", Role::Read, nullptr, status},
     {Operation::RegistryHistory, "RegistryHistory", Role::Read, changeRegistry, nullptr},
+    {Operation::RegistryLineage, "RegistryLineage", Role::Read, changeRegistry, nullptr},
     {Operation::RegistryPromote, "RegistryPromote", Role::Admin, changeRegistry, nullptr},
     {Operation::RegistryRollback, "RegistryRollback", Role::Admin, changeRegistry, nullptr},
     // Where the registry has tokens, these may be asked with them too: then its roles decide.

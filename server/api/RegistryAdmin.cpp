@@ -77,9 +77,13 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
   TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
   TENON_ASSIGN(std::vector<registry::Event> history,
                registry.history(served.name, served.alias, kMaxRows));
-  Json rules = Json::array(), versions = Json::array(), events = Json::array();
+  Json rules = Json::array(), signers = Json::array(), versions = Json::array(),
+       events = Json::array();
   for (const registry::Rule &rule : terms.rules) {
     rules.push_back(rule.text);
+  }
+  for (const signing::Trust &signer : terms.signers) {
+    signers.push_back(signer.text());
   }
   std::map<int64_t, Json> gates = gatesOf(history, rules);
   for (const registry::Version &version : present) {
@@ -107,6 +111,7 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
                    {"alias", served.alias},
                    {"version", at},
                    {"rules", rules},
+                   {"signers", signers},
                    {"versions", versions},
                    {"events", events}});
 }
@@ -229,6 +234,17 @@ void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {
       "serve",
       [followed = served.of(model).front()](registry::Registry &registry) {
         return describe(registry, followed);
+      },
+      std::move(onAnswer));
+}
+
+void RegistryAdmin::lineage(const std::string &model, OnAnswer onAnswer) {
+  submit(
+      "serve",
+      [followed = served.of(model).front()](registry::Registry &registry) -> Result<std::string> {
+        TENON_ASSIGN(registry::Version version, registry.find(followed));
+        TENON_ASSIGN(registry::Lineage lineage, registry.lineage(version, kMaxRows));
+        return dumpJson(registry::describe(lineage));
       },
       std::move(onAnswer));
 }

@@ -36,9 +36,12 @@ public:
 
   const Selection &selection() const { return served; }
 
-  /// Of what a model follows: {"name", "alias", "version", "rules", "versions": [...], "events":
+  /// Of what a model follows: {"name", "alias", "version", "rules", "signers", "versions": [...],
+  /// "events":
   /// [...]}, the newest first, 200 at most of each. The model is served.
   void query(const std::string &model, OnAnswer onAnswer);
+  /// registry::describe of the lineage of the version that the model's alias is at.
+  void lineage(const std::string &model, OnAnswer onAnswer);
   /// Moves the model's alias to a version: `settings` is {"version": 3, "expected": 2, "reason":
   /// "..."}. `expected`, which may be missing, is where the alias has to be, else TN1006. TN0806,
   /// and what Registry::promote gives; `by` goes into the history.

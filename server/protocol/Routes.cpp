@@ -64,6 +64,7 @@ constexpr Route kRoutes[] = {
     {Get, "icon.svg", Operation::Page},
     {Get, "v2/tenon/status", Operation::ServerStatus},
     {Get, "v2/tenon/models/{model}/history", Operation::RegistryHistory},
+    {Get, "v2/tenon/models/{model}/lineage", Operation::RegistryLineage},
     {Post, "v2/tenon/models/{model}/promote", Operation::RegistryPromote},
     {Post, "v2/tenon/models/{model}/rollback", Operation::RegistryRollback},
     {Get, "v2/registry/objects", Operation::RegistryObjects},

@@ -50,6 +50,7 @@ enum class Operation : uint8_t {
   Page,
   ServerStatus,
   RegistryHistory,
+  RegistryLineage,
   RegistryPromote,
   RegistryRollback,
   RegistryObjects,

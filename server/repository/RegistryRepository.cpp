@@ -1,5 +1,7 @@
 #include "server/repository/RegistryRepository.h"
 
+#include "support/files/MappedFile.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +24,15 @@ bool areServed(const FoundModel &model, const std::vector<int64_t> &numbers) {
            return std::ranges::find(numbers, number) != numbers.end() &&
                   std::filesystem::exists(each.path, ignored);
          });
+}
+
+std::string hashOfEngine(const registry::Version &version) {
+  for (const registry::Part &part : version.parts) {
+    if (part.path == version.mainPath()) {
+      return part.blob.hash;
+    }
+  }
+  return version.blob.hash;
 }
 
 } // namespace
@@ -117,6 +128,47 @@ std::string RegistryRepository::dataOf(const registry::Version &version) {
   return status.isOk() ? registry.pathOf(*found) : "";
 }
 
+Result<std::string> RegistryRepository::engineOf(const registry::Version &version) {
+  if (!version.isFolder()) {
+    return registry.pathOf(version);
+  }
+  if (!folders) {
+    // Hard links, where this user may make them beside the files.
+    Result<ScratchFolder> near = ScratchFolder::create(registry.filesFolder(), "serve");
+    if (!near.isOk()) {
+      near = ScratchFolder::create("serve");
+    }
+    TENON_ASSIGN(folders, std::move(near));
+  }
+  std::string folder = fmt::format("{}/{}-{}", folders->path(), version.name, version.number);
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) {
+    std::string whole = folder + ".unfinished";
+    std::filesystem::remove_all(whole, ignored);
+    TENON_TRY(registry.writeFolder(version, whole, false));
+    std::filesystem::rename(whole, folder, ignored);
+  }
+  return folder + "/" + version.mainPath();
+}
+
+Status RegistryRepository::readConfig(const registry::Version &version, const std::string &engine,
+                                      FoundModel &model) {
+  std::string path = engine.substr(0, engine.size() - version.mainPath().size()) + "config.pbtxt";
+  std::error_code ignored;
+  if (!version.isFolder() || !std::filesystem::exists(path, ignored)) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  std::string text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+  TENON_ASSIGN(model.config, parseModelConfig(text, path, true));
+  return model.config.name.empty() || model.config.name == model.name
+             ? Status::ok()
+             : Status::error(ErrorId::BadModelConfig,
+                             fmt::format("config.pbtxt of {}: the name is '{}'", version.text(),
+                                         model.config.name),
+                             "make it the object's, or leave the name out");
+}
+
 FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &versions) {
   const registry::Version &first = versions.front();
   FoundModel model;
@@ -124,12 +176,18 @@ FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &ver
   model.preferred = first.number;
   for (const registry::Version &version : versions) {
     Status problem = checkServed(registry, version, trust ? &*trust : nullptr);
+    Result<std::string> engine =
+        problem.isOk() ? engineOf(version) : Result<std::string>(registry.pathOf(version));
+    problem = engine.isOk() ? std::move(problem) : engine.takeStatus();
+    if (problem.isOk() && version.number == first.number) {
+      problem = readConfig(version, *engine, model);
+    }
     if (version.number == first.number) {
       model.problem = problem;
       problem = Status::ok();
     }
-    model.versions.push_back({std::to_string(version.number), registry.pathOf(version),
-                              trust ? version.blob.hash : "", std::move(problem)});
+    model.versions.push_back({std::to_string(version.number), engine.isOk() ? *engine : "",
+                              trust ? hashOfEngine(version) : "", std::move(problem)});
   }
   std::ranges::sort(model.versions, {}, [](const FoundVersion &each) {
     return versionNumber(each.version).value_or(0);

@@ -8,6 +8,7 @@
 #include "server/protocol/Log.h"
 #include "server/repository/ModelRepository.h"
 #include "server/repository/Selection.h"
+#include "support/files/ScratchFolder.h"
 
 #include <condition_variable>
 #include <map>
@@ -53,6 +54,11 @@ private:
   /// Versions, checked, of which the first is preferred; a model with a problem where that cannot
   /// be served.
   FoundModel resolve(const std::vector<registry::Version> &versions);
+  /// The version's engine on this machine; of a version of several files among the others, in a
+  /// folder of the server's own.
+  Result<std::string> engineOf(const registry::Version &version);
+  /// What config.pbtxt beside the engine says; nothing where there is none.
+  Status readConfig(const registry::Version &version, const std::string &engine, FoundModel &model);
   bool isSelected(const registry::Version &version) const;
   using Wanted = std::map<std::string, std::vector<int64_t>>;
   /// Which versions each model is to have, by name, the preferred one first; 0: the alias is gone.
@@ -67,8 +73,9 @@ private:
   const Selection selection;
   const std::optional<signing::Trust> trust;
   const Log log;
-  registry::Registry registry; ///< the thread's, once it runs
-  Wanted passedOver;           ///< by name: versions that are not selected; the same
+  registry::Registry registry;          ///< the thread's, once it runs
+  Wanted passedOver;                    ///< by name: versions that are not selected; the same
+  std::optional<ScratchFolder> folders; ///< with versions of several files; the same
   std::map<std::string, std::string> troubles; ///< that were told, by what they are of; the same
   mutable std::mutex mutex;
   std::condition_variable wake;

@@ -65,7 +65,8 @@ struct Transfer {
   CURL *handle;
   const WebRequest &request;
   WebReply reply;
-  size_t sent = 0; ///< of the body
+  size_t sent = 0;          ///< of the body or the file
+  uint64_t uploadBytes = 0; ///< of the file, to send
   File upload, download;
   bool isTooLarge = false;
   int writeError = 0;
@@ -80,7 +81,9 @@ struct Transfer {
 size_t sendPiece(char *to, size_t size, size_t count, void *context) {
   auto &transfer = *static_cast<Transfer *>(context);
   if (transfer.upload) {
-    size_t read = std::fread(to, 1, size * count, transfer.upload.get());
+    size_t most = std::min<uint64_t>(size * count, transfer.uploadBytes - transfer.sent);
+    size_t read = std::fread(to, 1, most, transfer.upload.get());
+    transfer.sent += read;
     return std::ferror(transfer.upload.get()) ? CURL_READFUNC_ABORT : read;
   }
   size_t piece = std::min(size * count, transfer.request.body.size() - transfer.sent);
@@ -96,8 +99,9 @@ int seekBody(void *context, curl_off_t offset, int origin) {
     return CURL_SEEKFUNC_CANTSEEK;
   }
   if (transfer.upload) {
-    return fseeko(transfer.upload.get(), offset, SEEK_SET) == 0 ? CURL_SEEKFUNC_OK
-                                                                : CURL_SEEKFUNC_FAIL;
+    transfer.sent = static_cast<size_t>(offset);
+    curl_off_t at = static_cast<curl_off_t>(transfer.request.uploadFrom) + offset;
+    return fseeko(transfer.upload.get(), at, SEEK_SET) == 0 ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
   }
   transfer.sent = std::min(static_cast<size_t>(offset), transfer.request.body.size());
   return CURL_SEEKFUNC_OK;
@@ -151,8 +155,13 @@ Status prepareBody(const Curl &curl, Transfer &transfer) {
                            strCat("'", request.uploadPath, "' cannot be read"),
                            "look at its rights");
     }
-    bytes = ftello(transfer.upload.get());
-    std::rewind(transfer.upload.get());
+    curl_off_t from = static_cast<curl_off_t>(request.uploadFrom);
+    bytes = std::max<curl_off_t>(ftello(transfer.upload.get()) - from, 0);
+    bytes = request.uploadBytes == 0
+                ? bytes
+                : std::min(bytes, static_cast<curl_off_t>(request.uploadBytes));
+    transfer.uploadBytes = static_cast<uint64_t>(bytes);
+    fseeko(transfer.upload.get(), from, SEEK_SET);
   } else if (request.body.empty() && request.method != "PUT" && request.method != "POST") {
     return {};
   }

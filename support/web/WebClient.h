@@ -27,6 +27,8 @@ struct WebRequest {
   std::vector<std::string> headers; ///< "Name: value"
   std::string body;                 ///< to send, where uploadPath is empty
   std::string uploadPath;           ///< of a file to send
+  uint64_t uploadFrom = 0;          ///< the first byte of it that is sent
+  uint64_t uploadBytes = 0;         ///< how many; 0: to its end
   std::string downloadPath; ///< of a file that takes the body of a reply 200 or 206; others have it
                             ///< in WebReply
   WebSignature signature;

@@ -75,6 +75,76 @@ class Contract:
         self.assertEqual(4, sum("TN1006" in error for _, _, error in done))
         self.assertSound()
 
+    def folder_of(self, name, **files):
+        for path, content in files.items():
+            target = self.folder / name / path.replace("__", "/").replace("_", ".")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content)
+        return self.folder / name
+
+    def test_several_files(self):
+        """A version of a folder: its hash is that of the list of its files, and a file that two versions have is stored once."""
+        source = self.folder_of("words", labels_txt="cat\n", onnx__weights_bin="w" * 5000, tokenizer_json="{}")
+        pushed = self.get("push", "words", source, "--kind", "data")
+        paths = ["labels.txt", "onnx/weights.bin", "tokenizer.json"]
+        files = [{"path": path, "sha256": hashlib.sha256((source / path).read_bytes()).hexdigest(), "bytes": (source / path).stat().st_size} for path in paths]
+        manifest = json.dumps({"files": files}, separators=(",", ":"))
+        self.assertEqual((files, 5006, hashlib.sha256(manifest.encode()).hexdigest()), (pushed["files"], pushed["bytes"], pushed["hash"]))
+        self.assertTrue(self.get("push", "words", source, "--kind", "data")["existing"])
+        (source / "labels.txt").write_text("dog\n")
+        self.assertEqual(2, self.get("push", "words", source, "--kind", "data")["version"])
+        self.assertEqual(6, self.get("verify")["files"], "two lists, two labels, and what both have")
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        self.get("show", "words:1", "-o", "out-words")
+        self.assertEqual({"labels.txt": b"cat\n", "onnx/weights.bin": b"w" * 5000, "tokenizer.json": b"{}"},
+                         {str(path.relative_to(self.folder / "out-words")): path.read_bytes() for path in (self.folder / "out-words").rglob("*") if path.is_file()})
+        self.refused("TN0105", "show", "words:1", "-o", "out-words")
+        shutil.rmtree(self.folder / "out-words")
+        collected = self.get("gc", "--keep", "1")
+        self.assertEqual((["words:1"], 2), (collected["deleted_versions"], collected["deleted_files"]))
+        self.assertFalse(self.stored(pushed["hash"]).exists())
+        self.assertTrue(self.stored(files[1]["sha256"]).exists())
+        self.assertEqual(files, self.get("show", "words:1")["files"], "what it was stays known")
+        self.assertSound()
+        path = self.stored(files[1]["sha256"])
+        path.chmod(0o644)
+        path.write_text("v" * 5000)
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        self.refused("TN1005", "show", "words", "-o", "out-words")
+        self.assertFalse((self.folder / "out-words").exists())
+        self.refused("TN1005", "verify")
+        self.assertTrue(self.get("push", "words", source, "--kind", "data")["existing"], "heals")
+        self.assertSound()
+
+    def test_files_that_are_refused(self):
+        plain = {"a_txt": "a\n", "b__c_txt": "c\n"}
+        for number, (code, spoil) in enumerate((
+                ("TN1010", lambda folder: (folder / "link").symlink_to("a.txt")), ("TN1010", lambda folder: (folder / "loop").symlink_to("b")),
+                ("TN1010", lambda folder: (folder / "A.TXT").write_text("a")), ("TN1010", lambda folder: self.folder_of(folder.name, B__d_txt="d")),
+                ("TN1010", lambda folder: (folder / "a\\b").write_text("a")), ("TN1010", lambda folder: (folder / "a\nb").write_text("a")),
+                ("TN1010", lambda folder: (folder / "b/model.pkl").write_bytes(b"\x80\x02cposix\nsystem\nq\x00.")), ("TN1010", lambda folder: shutil.copy("/bin/true", folder / "b")),
+                ("TN1010", lambda folder: os.mkfifo(folder / "pipe")), ("TN0105", lambda folder: [(folder / f"{i}.txt").write_text("x") for i in range(1000)]),
+                ("TN0105", lambda folder: [path.unlink() for path in folder.rglob("*.txt")]))):
+            folder = self.folder_of(f"{self.name}{number}", **plain)
+            spoil(folder)
+            self.refused(code, "push", "words", folder, "--kind", "data")
+        self.refused("TN0105", "push", "words", "a.txt", "b.txt", "--main", "c.txt")
+        self.refused("TN1010", "push", "words", "a.txt", self.folder / f"{self.name}0" / "a.txt")
+
+    def test_registry_of_before(self):
+        """One without the tables for versions of several files opens, and gets them when it needs them."""
+        self.push("data")
+        self.sql("DROP TABLE part")
+        self.sql("DROP TABLE removal")
+        self.sql("PRAGMA user_version = 1" if isinstance(self.registry, pathlib.Path) else "UPDATE registry SET format = 1")
+        self.push("data", "b.txt")
+        self.assertSound()
+        self.assertEqual(0, self.get("gc", "--dry-run")["deleted_files"])
+        self.assertEqual(1, self.get("push", "words", self.folder_of("old-words", a_txt="a"), "--kind", "data")["version"])
+        self.assertSound()
+        self.assertEqual(["data:1"], self.get("gc", "--keep", "1")["deleted_versions"])
+        self.assertSound()
+
     def test_unchangeable(self):
         self.push("data")
         for statement in ("UPDATE version SET note = 'x'", "DELETE FROM version", "UPDATE event SET \"by\" = 'x'", "DELETE FROM event"):
@@ -346,17 +416,104 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         self.get("show", "data", "-o", "out.txt")
         self.assertEqual((2, (self.folder / "a.txt").read_bytes()), (len(requests), (self.folder / "out.txt").read_bytes()))
 
+    def begin(self, *command):
+        """Starts a command, and returns when the request that is to wait has come."""
+        running = subprocess.Popen(self.command(*command), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        shared.wait_until(lambda: not self.servers.proxy.faults, command[0])
+        self.addCleanup(running.communicate)
+        return running
+
     def test_gc_during_a_push(self):
-        """Its file is in the store long before its row: gc waits."""
+        """Neither waits for the other."""
         self.push("data")
         self.fail("slow")
-        push = subprocess.Popen(self.command("push", "data", "b.txt", "--kind", "report"), cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
-        shared.wait_until(lambda: not self.servers.proxy.faults, "the push")
-        self.assertEqual([("push", 1)], self.events())
+        push = self.begin("push", "data", "b.txt", "--kind", "report")
         self.assertEqual(0, self.get("gc")["deleted_files"])
-        self.assertEqual([("push", 1), ("push", 2)], self.events(), "it did not wait")
-        self.assertEqual(0, push.wait())
+        self.assertEqual([("push", 1)], self.events(), "gc waited")
+        self.assertEqual(0, push.wait(), push.stderr.read())
         self.assertSound()
+
+    def removal(self):
+        """gc is about to remove a file; it has marked it, and the store has not heard of it yet."""
+        for file in ("a.txt", "b.txt"):
+            self.push("data", file)
+        self.fail(None, "slow")
+        return self.begin("gc", "--keep", "1")
+
+    def test_push_of_what_gc_removes(self):
+        gc = self.removal()
+        self.assertEqual(1, self.push("other", "b.txt")["version"], "other bytes do not wait")
+        self.assertIsNone(gc.poll())
+        self.assertEqual(3, self.push("data", "a.txt")["version"])
+        self.assertIsNotNone(gc.poll(), "acknowledged before it was certain")
+        self.assertEqual(0, gc.wait())
+        self.assertSound()
+        # Without the mark this finds the loss.
+        (self.folder / "c.txt").write_text("c")
+        for file in ("c.txt", "b.txt"):
+            self.push("last", file)
+        self.fail(None, "slow")
+        gc = self.begin("gc", "--keep", "1")
+        self.sql("DELETE FROM removal WHERE hash <> ''")
+        self.push("third", "c.txt")
+        self.assertEqual(0, gc.wait())
+        self.refused("TN1005", "verify")
+
+    def test_gc_that_is_killed(self):
+        """What it was about to remove may still go: it is not taken until a gc has ended."""
+        gc = self.removal()
+        gc.kill()
+        gc.wait()
+        self.assertIn("gc removes", self.refused("TN1002", "push", "data", "a.txt", "--kind", "report"))
+        self.assertSound()
+        self.get("gc")
+        self.assertEqual(3, self.push("data", "a.txt")["version"])
+        self.assertSound()
+
+    def parts(self, method="PUT"):
+        return [path for command, path in self.servers.proxy.requests if command == method and "partNumber=" in path]
+
+    def test_large_file(self):
+        """It goes in parts: one that fails is sent again, what a killed push sent is not; nothing is left of one that failed."""
+        self.registry += "&part-bytes=5242880"
+        large = self.folder / "large.txt"
+        for number, content in enumerate((b"one\n", b"two\n", b"three\n"), 1):
+            large.write_bytes(content * (12_000_000 // len(content)))
+            self.servers.proxy.requests.clear()
+            if number == 1:
+                self.fail(None, None, None, 500, "cut")
+                self.push("large", large)
+                self.assertEqual(5, len(self.parts()))
+            elif number == 2:
+                self.fail(None, None, None, *[503] * 5)
+                self.refused("TN1013", "push", "large", large, "--kind", "report")
+                self.assertEqual("DELETE", self.servers.proxy.requests[-1][0])
+                self.servers.proxy.requests.clear()
+                self.push("large", large)
+                self.assertEqual(3, len(self.parts()), "nothing was left of it")
+            else:
+                self.fail(None, None, None, None, "gone")
+                killed = self.begin("push", "large", large, "--kind", "report")
+                killed.kill()
+                killed.wait()
+                self.get("gc")
+                self.servers.proxy.requests.clear()
+                self.push("large", large)
+                self.assertEqual(1, len(self.parts()), "two were there")
+            shutil.rmtree(self.folder / "cache", ignore_errors=True)
+            (self.folder / "out.txt").unlink(missing_ok=True)
+            self.get("show", "large", "-o", "out.txt")
+            self.assertEqual(large.read_bytes(), (self.folder / "out.txt").read_bytes())
+        self.assertSound()
+        large.write_bytes(b"four\n" * 2_400_000)
+        self.fail(None, None, None, "gone")
+        killed = self.begin("push", "large", large, "--kind", "report")
+        killed.kill()
+        killed.wait()
+        self.servers.proxy.requests.clear()
+        self.fail(None, "old")
+        self.get("gc")
+        self.assertEqual(1, sum(command == "DELETE" for command, _ in self.servers.proxy.requests), "an upload that nobody went on with")
 
     def test_commit_without_an_answer(self):
         """Nobody said how the commit ended: the registry looks, and says what is."""

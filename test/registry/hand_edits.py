@@ -15,13 +15,14 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import keys  # noqa: E402
 import places  # noqa: E402
 import shared  # noqa: E402
 
 TABLES = {"blob": ["hash"], "object": ["name"], "version": ["object", "number"], "alias": ["object", "name"], "event": ["id"], "rule": ["object", "alias", "position"], "token": ["name"],
-          "tag": ["key", "value", "created", "object", "version"], "metric": ["object", "version", "name"]}
-FREE = {("token", "used")}  # when a token was used last is no event
-TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "key")
+          "part": ["object", "number", "path"], "removal": ["hash"], "tag": ["key", "value", "created", "object", "version"], "metric": ["object", "version", "name"]}
+FREE = {("token", "used"), ("removal", "since")}  # when a token was used last, and how much gc has removed, is no event
+TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path", "key")
 
 
 EVERY = 4 if os.environ.get("TENON_ALL_EDITS", "") == "" else 1  # of those of data in PostgreSQL, which takes a second for each three
@@ -39,6 +40,10 @@ class Edits:
         for name in ("small", "fits", "more", "large"):
             self.push("cnn", f"{name}.txt")
         self.push("data")
+        (self.folder / "words").mkdir(exist_ok=True)
+        for name in ("labels", "tokenizer"):
+            (self.folder / "words" / f"{name}.txt").write_text(name)
+        self.get("push", "words", "words", "--kind", "report")
         self.get("promote", "cnn:1", "live")
         self.get("gate", "cnn@live", "--rule", "size <= 10KiB")
         for number in (2, 3):
@@ -46,6 +51,10 @@ class Edits:
             self.get("promote", f"cnn:{number}", "live")
         self.refused("TN1007", "gate", "cnn:4", "live")
         self.get("rollback", "cnn@live")
+        keys.pair(self.folder / "mine")
+        self.get("gate", "cnn@safe", "--rule", "signature mine.pub.pem")
+        self.get("sign", "cnn:1", "--key", "mine.pem")
+        self.get("promote", "cnn:1", "safe")
         self.push("old", "a.txt")
         self.push("old", "b.txt")
         self.get("gc", "--keep", "1")
@@ -101,7 +110,7 @@ class Edits:
         self.edit(f'INSERT INTO event (id, time, "by", action, object, version, alias, origin, detail, previous, hash) VALUES ({values}); {more}')
 
     def forged_events(self):
-        to = lambda version: f"UPDATE alias SET version = {version} WHERE object = 'cnn'"
+        to = lambda version: f"UPDATE alias SET version = {version} WHERE object = 'cnn' AND name = 'live'"
         live = {"alias": "live", "detail": {"reason": ""}}
         figures = json.loads(self.rows("SELECT detail FROM event WHERE action = 'gate' ORDER BY id DESC LIMIT 1")[0][0])
         passed = dict(figures, verdict="passed", champion=2)
@@ -109,6 +118,13 @@ class Edits:
         yield "a promotion that the gate refused", lambda: self.forge("promote", 4, origin=2, more=to(4), **live)
         yield "a promotion to what never was", lambda: self.forge("promote", 77, origin=2, more=to(77), **live)
         yield "a promotion of what gc deleted", lambda: self.forge("promote", 1, name="old", more="INSERT INTO alias VALUES ('old', 'live', 1)", **live)
+        yield "a promotion of what nobody signed", lambda: self.forge("promote", 2, alias="safe", origin=1, detail=live["detail"], more="UPDATE alias SET version = 2 WHERE name = 'safe'")
+        key = json.loads(self.rows("SELECT detail FROM event WHERE action = 'rules' AND alias = 'safe'")[0][0])["rules"][0]
+        other = key[:-10] + key[-10:].swapcase()
+        yield "a rule of a key that is none", lambda: self.forge("rules", 0, alias="safe", detail={"rules": [other]}, more=f"UPDATE rule SET text = '{other}' WHERE alias = 'safe'")
+        for rules in (["loads"], ["loads", "machine = this"]):
+            yield "a rule to load what is no engine", lambda rules=rules: self.forge("rules", 0, alias="other", detail={"rules": rules}, more=" ".join(
+                f"INSERT INTO rule VALUES ('cnn', 'other', {index}, '{text}');" for index, text in enumerate(rules)))
         yield "a promotion from elsewhere", lambda: self.forge("promote", 3, origin=1, more=to(3), **live)
         yield "a rollback to where it never was", lambda: self.forge("rollback", 3, origin=2, more=to(3), **live)
         for who in ("stranger", "a-read", "a-push", "b-push"):

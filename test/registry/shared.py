@@ -6,7 +6,9 @@ import http.client
 import http.server
 import os
 import pathlib
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -47,7 +49,7 @@ class Postgres:
         if self.user:
             shutil.chown(self.folder, self.user, self.user)
         self.folder.chmod(0o755)
-        self.data = self.folder / "data"
+        self.data, self.log_writer = self.folder / "data", None
         self.program("initdb", "-D", self.data, "-A", "trust", "-U", "tenon", "-E", "UTF8", "--locale=C", "--no-sync")
         self.start()
         self.sql("CREATE DATABASE registry", database="postgres")
@@ -57,12 +59,23 @@ class Postgres:
         subprocess.run([PROGRAMS[-1] / name, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **more)
 
     def start(self):
-        # Without what a registry must ask for itself: a commit that waits for the disk.
+        # Without what a registry must ask for itself: a commit that waits for the disk. Nothing else writes its log on the way.
         self.program("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-s", "-o",
-                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s", "start")
+                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s "
+                     "-c wal_buffers=16MB -c bgwriter_lru_maxpages=0 -c autovacuum=off -c recovery_init_sync_method=syncfs", "start")
+
+    def hold_log(self):
+        """Until `stop` only a commit that waits for the disk comes to it."""
+        self.log_writer = int(self.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"))
+        os.kill(self.log_writer, signal.SIGSTOP)
 
     def stop(self, mode="immediate"):
-        self.program("pg_ctl", "-D", self.data, "-m", mode, "-w", "-s", "stop")
+        self.program("pg_ctl", "-D", self.data, "-m", mode, "-W", "-s", "stop")
+        if self.log_writer:  # the first that it does when it goes on is to end
+            os.kill(self.log_writer, signal.SIGQUIT)
+            os.kill(self.log_writer, signal.SIGCONT)
+            self.log_writer = None
+        wait_until(lambda: not (self.data / "postmaster.pid").exists(), "the end of PostgreSQL", 60)
 
     def sql(self, text, database="registry", user="tenon"):
         """What psql prints; CalledProcessError where the server refuses."""
@@ -158,15 +171,15 @@ class ObjectStore:
 class ObjectProxy(http.server.ThreadingHTTPServer):
     """Before the object store. `faults` are taken one a request that has a key, the last one again and again where `stays`:
 
-    a number: that status, with an error as S3 has it; "cut": the connection ends; "short": half the body; "wrong": other bytes;
-    "slow": a pause of two seconds first.
+    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "gone": after two seconds; "short": half the body; "wrong": other bytes;
+    "slow": a pause of two seconds first; "old": uploads that have not ended were begun years ago. `pause` comes before each request, in seconds.
     """
 
     daemon_threads = True
 
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
-        self.store, self.faults, self.stays, self.requests = store, [], False, []
+        self.store, self.faults, self.stays, self.requests, self.pause = store, [], False, [], 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -198,14 +211,14 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
         fault = self.server.fault()
-        if fault == "cut":
+        if fault in ("cut", "gone"):
+            time.sleep(2 if fault == "gone" else 0)
             self.close_connection = True
             return
         if isinstance(fault, int):
             self.reply(fault, f"<?xml version='1.0'?><Error><Code>Fault{fault}</Code><Message>planted</Message></Error>".encode())
             return
-        if fault == "slow":
-            time.sleep(2)
+        time.sleep(2 if fault == "slow" else self.server.pause)
         # The signature is of the name that the client knows.
         connection = http.client.HTTPConnection("127.0.0.1", self.server.store.port)
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -217,10 +230,19 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         connection.close()
         if fault == "wrong":
             content = bytes(byte ^ 1 for byte in content)
-        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None)
+        if fault == "old":
+            content = re.sub(rb"<Initiated>\d+", b"<Initiated>2001", content)
+        self.reply(answer.status, content, len(content) // 2 if fault == "short" else None, answer.headers)
 
-    def reply(self, status, content, most=None):
+    def reply(self, status, content, most=None, headers=None):
         self.send_response(status)
+        for name in ("ETag",):
+            if headers and headers[name]:
+                self.send_header(name, headers[name])
+        if self.command == "HEAD" and headers and headers["Content-Length"]:
+            self.send_header("Content-Length", headers["Content-Length"])
+            self.end_headers()
+            return
         if status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import numpy as np
+import onnx
 
 from keys import TENON, authority, pair
 
@@ -92,6 +93,34 @@ class Versions(VersionTest):
         self.assertTrue(self.get("push", "cnn", "cnn.tenon", "--sign", "other.pem")["existing"])
         self.assertEqual(2, len(self.get("show", "cnn:1")["signatures"]))
 
+    def test_rule(self):
+        """An alias that asks for signatures keeps the keys and not where they lie: who overwrites the file changes nothing."""
+        for name in SHAPES:
+            self.get("push", "cnn", f"{name}.tenon")
+        shutil.copy(self.folder / "mine.pub.pem", self.folder / "rule.pem")
+        self.assertRegex("".join(self.get("gate", "cnn@live", "--rule", "signature rule.pem", "--rule", "interface any")["rules"]), r"^signature = key [0-9a-f]{16} \S+$")
+        shutil.copy(self.folder / "other.pub.pem", self.folder / "rule.pem")
+        self.refused("TN1015", "registry", "gate", "cnn:1", "live")
+        self.refused("TN1015", "registry", "promote", "cnn:1", "live")
+        self.get("sign", "cnn:1", "--key", "other.pem")
+        self.assertIn("asks for a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
+        self.get("sign", "cnn:1", "--key", "mine.pem")
+        self.get("promote", "cnn:1", "live")
+        both = (self.folder / "mine.pub.pem").read_text() + (self.folder / "other.pub.pem").read_text()
+        (self.folder / "rule.pem").write_text(both)
+        self.get("gate", "cnn@live", "--rule", "signature rule.pem", "--rule", "size <= 1GiB", "--rule", "interface any")
+        self.get("sign", "cnn:2", "--key", "other.pem")
+        self.refused("TN1007", "registry", "promote", "cnn:2", "live")
+        self.assertEqual("passed", self.get("gate", "cnn:2", "live")["verdict"])
+        self.get("promote", "cnn:2", "live")  # one of the keys of a file is enough; of two rules both are asked
+        self.get("gate", "cnn@next", "--rule", "signature mine.pub.pem", "--rule", "signature other.pub.pem", "--rule", "interface any")
+        self.refused("TN1015", "registry", "promote", "cnn:2", "next")
+        self.get("promote", "cnn:1", "next")
+        self.assertEqual([], self.get("verify")["problems"])
+        authority(self.folder)
+        for path, code in (("mine.pem", "TN1017"), ("authority.pem", "TN1017"), ("nothing.pem", "TN0101")):
+            self.refused(code, "registry", "gate", "cnn@live", "--rule", f"signature {path}")
+
     def test_elsewhere(self):
         """A signature that was made elsewhere is taken in, and one that is here can be verified elsewhere."""
         authority(self.folder)
@@ -109,6 +138,26 @@ class Versions(VersionTest):
         self.get("promote", "cnn", "live", "--require-signature", "authority.pem")
         self.get("show", "cnn", "-o", "copy.tenon", "--signature", "copy.sig")
         self.done("verify", "copy.tenon", "--signature", "copy.sig", "--trusted", "authority.pem")
+
+    def test_several_files(self):
+        """One signature is of all files of a version: what `tenon sign` makes of the folder, and what the registry makes."""
+        words = self.folder / "words"
+        (words / "more").mkdir(parents=True)
+        shutil.copy(self.folder / "cnn.tenon", words / "cnn.tenon")
+        (words / "more/labels.txt").write_text("cat\n")
+        (words / ".gitattributes").write_text("nothing of the model\n")
+        self.done("sign", words, "--key", "other.pem")
+        self.assertEqual(["cnn.tenon", "more/labels.txt"], [file["path"] for file in self.get("push", "words", words, "--sign", "mine.pem")["files"]])
+        self.get("sign", "words", "--signature", words / "model.sig")
+        self.assertEqual(2, len(self.get("show", "words")["signatures"]))
+        self.get("promote", "words", "live", "--require-signature", "mine.pub.pem")
+        self.get("show", "words", "-o", "copy", "--signature", "copy.sig")
+        self.done("verify", "copy", "--signature", "copy.sig", "--trusted", "other.pub.pem")
+        (words / "more/labels.txt").write_text("dog\n")
+        self.get("push", "words", words)
+        self.refused("TN1016", "registry", "sign", "words:2", "--signature", words / "model.sig")
+        self.refused("TN1015", "registry", "promote", "words:2", "live", "--require-signature", "mine.pub.pem")
+        self.assertEqual((2, []), (self.get("verify")["signatures"], self.get("verify")["problems"]))
 
     def test_bad_versions(self):
         self.refused("TN1017", "registry", "push", "cnn", "cnn.tenon", "--sign", "cnn.tenon")
@@ -202,6 +251,31 @@ class Serving(VersionTest):
             server.wait_until(lambda: server.infer()[1]["model_version"] == "2")
 
 
+    def test_several_files(self):
+        """A version of several files is served with its config.pbtxt, and the signature of all of them."""
+        words = self.folder / "served"
+        (words / "1").mkdir(parents=True)
+        shutil.copy(self.folder / "cnn.tenon", words / "1/model.tenon")
+        (words / "labels.txt").write_text("cat\n")
+        (words / "config.pbtxt").write_text('name: "words"\nmax_batch_size: 4\n')
+        self.get("push", "words", words, "--sign", "mine.pem")
+        shutil.copy(self.folder / "near.tenon", words / "1/model.tenon")
+        (words / "config.pbtxt").write_text('name: "others"\n')
+        self.get("push", "words", words, "--sign", "mine.pem")
+        self.get("promote", "words:1", "live")
+        with Server("registry:words@live", "--registry", self.folder / self.registry, "--require-signature", self.folder / "mine.pub.pem") as server:
+            self.assertEqual("1", server.infer("words")[1]["model_version"])
+            self.assertEqual(4, json.loads(server.get("/v2/models/words/config")[1])["max_batch_size"])
+            self.get("promote", "words:2", "live")
+            server.wait_until(lambda: "others" in self.reasons(server)["words"])
+            self.assertEqual("1", server.infer("words")[1]["model_version"])
+            (words / "config.pbtxt").unlink()
+            self.get("push", "words", words, "--sign", "mine.pem")
+            self.get("promote", "words:3", "live")
+            server.wait_until(lambda: server.infer("words")[1]["model_version"] == "3")
+        self.assertEqual([], [name for name in os.listdir(self.folder / self.registry / "blobs") if name.startswith("serve")], "nothing is left")
+
+
 class Inputs(VersionTest):
     """registry:REF where a verb takes a file."""
 
@@ -221,6 +295,23 @@ class Inputs(VersionTest):
                 self.done(*arguments, "--registry", self.registry)
         self.assertEqual(["blobs", "lock", "registry.db"], sorted(name for name in os.listdir(self.folder / self.registry) if "-" not in name))
         self.assertEqual([], [name for name in os.listdir(self.folder / self.registry) if name.startswith("use")], "nothing is left")
+
+    def test_weights_beside(self):
+        """A model with weights in another file, and a tokenizer in a folder beside it."""
+        model = onnx.load(CNN)
+        folder = self.folder / "beside"
+        (folder / "onnx").mkdir(parents=True)
+        onnx.save_model(model, folder / "onnx/model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+        (folder / "tokenizer.json").write_text("{}")
+        self.refused("TN1010", "registry", "push", "beside", folder / "onnx/model.onnx")
+        pushed = self.get("push", "beside", folder)
+        self.assertEqual(("model", ["onnx/model.onnx", "onnx/weights.bin", "tokenizer.json"]), (pushed["kind"], [file["path"] for file in pushed["files"]]))
+        self.assertEqual(2, self.get("push", "beside", folder / "onnx/model.onnx", folder / "onnx/weights.bin")["version"])
+        for reference in ("beside:1", "beside:2"):
+            self.done("compile", f"registry:{reference}", "-o", "beside.tenon", "--shape", "image:1x1x28x28", "--registry", self.registry)
+            self.done("check", f"registry:{reference}", "--registry", self.registry)
+        (folder / "onnx/weights.bin").rename(folder / "weights.bin")
+        self.refused("TN1010", "registry", "push", "beside", folder)
 
     def test_data(self):
         images = np.random.default_rng(1).random((20, 1, 28, 28), np.float32)

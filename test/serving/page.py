@@ -16,7 +16,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import browser  # noqa: E402
-from server import SOURCE, TENON, Server, ServingTest, compile_cnn  # noqa: E402
+from server import CNN, SOURCE, TENON, Server, ServingTest, compile_cnn  # noqa: E402
 from traffic import SIZE, write_version  # noqa: E402
 
 HOSTILE = "<img src=x onerror=window.broken=1>\u202eevil"
@@ -379,10 +379,11 @@ class Promotions(PageTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.registry("push", "model", CNN)
         for version, target in ((1, "cpu:avx2"), (2, "cpu:avx2,cpu:avx512"), (3, "cpu:avx2")):  # the second is larger
             path = cls.folder / f"{version}.tenon"
             compile_cnn(path, "--target", target, "--shape", f"image:[1..{63 + version}]x1x28x28")
-            cls.registry("push", "cnn", path, "--note", "<b>note</b>")
+            cls.registry("push", "cnn", path, "--note", "<b>note</b>", *(("--parent", "model:1") if version == 1 else ()))
         cls.registry("promote", "cnn:1", "live")
         cls.registry("gate", "cnn@live", "--rule", "size <= champion + 1%", "--rule", "interface any")
         for version in (2, 3):
@@ -404,6 +405,11 @@ class Promotions(PageTest):
         with self.serve() as server:
             self.open(server)
             self.await_text("#registry-info", "It is at version 1. The gate asks for size <= champion + 1%.")
+            self.see("document.getElementById('lineage-details').open = true")
+            self.await_text("#lineage", "cnn:1")
+            self.assertEqual(["cnn:1", "model:1"], self.see("[...document.querySelectorAll('#lineage text:not(.state)')].map((text) => text.textContent)"))
+            self.assertIn("cnn:1 has model:1 as parent", self.see("document.querySelector('#lineage svg').getAttribute('aria-label')"))
+            self.see("document.getElementById('lineage-details').open = false")
             self.assertEqual([("3", ""), ("2", ""), ("1", "serves")], [(self.text(f'{row} th > span'), self.text(f"{row} th > .chip")) for row in (f"#version-rows > :nth-child({i})" for i in (1, 2, 3))])
             self.assertEqual("<b>note</b>", self.text("#version-rows th small"))
             self.assertIn("passed", self.text('#version-rows > [data-key="3"]'))

@@ -1,11 +1,12 @@
-"""Checks the pages of docs without MkDocs: each is in the navigation of mkdocs.yml, and none is too long to be read.
+"""Checks the pages of docs without MkDocs: each is in the navigation of mkdocs.yml, none is too long to be read, and those that the tree's files name exist.
 
-Links and anchors are checked by links.py, the site itself by docs_build.py.
+Relies on git to search the tree. Links and anchors are checked by links.py, the site itself by docs_build.py.
 """
 
 import os
 import pathlib
 import re
+import subprocess
 import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
@@ -15,8 +16,9 @@ LONGEST = 12_000
 LONG = {
     "api/c.md", "api/python.md", "ops/tn.md",  # generated
     "measurements/2026-11-27-optimizers.md", "measurements/appendix.md",
-    "platform.md",
 }
+# What stands for a page, pages that tests plant, and onnx's own.
+NO_PAGES = {"docs/errors/TNnnnn.md", "docs/measurements/DATE-programs.md", "docs/measurements/DATE-real-models.md", "docs/none.md", "docs/products.md", "docs/other.md", "docs/Changelog.md", "docs/Versioning.md"}
 
 
 def entries(settings):
@@ -36,6 +38,10 @@ def length_faults(lengths, long):
     return faults + [f"{page} is short enough now: take it off the list" for page in sorted(long) if lengths.get(page, 0) <= LONGEST]
 
 
+def named_pages(text):
+    return set(re.findall(r"(?<![\w./-])docs/[\w/-]+\.md\b", text))
+
+
 class Site(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,11 +58,19 @@ class Site(unittest.TestCase):
         """README is read to its end."""
         self.assertLessEqual((SOURCE / "README.md").read_text().count("\n"), 120)
 
+    def test_named_pages(self):
+        """Comments, messages, help and tests name pages that exist."""
+        lines = subprocess.run(["git", "-C", str(SOURCE), "grep", "-hI", r"docs/[[:alnum:]_/-]*\.md"], check=True, capture_output=True, text=True).stdout
+        named = named_pages(lines)
+        self.assertGreater(len(named), 50)
+        self.assertEqual([], sorted(name for name in named - NO_PAGES if not (SOURCE / name).exists()))
+
     def test_titles(self):
         self.assertEqual([], [name for name, page in self.pages.items() if not re.match(r"(<!--.*-->\s*)?# ", page.read_text())])
 
     def test_planted(self):
         pages = ["a.md", "b/c.md", "b/d.md"]
+        self.assertEqual({"docs/none.md", "docs/other.md"}, named_pages("see docs/none.md, (docs/other.md#e) and other/docs/f.md"))
         self.assertEqual([], navigation_faults(entries("\nnav:\n  - A: a.md\n  - B:\n      - C: b/\n"), pages))
         self.assertEqual(["b/d.md is not in the navigation"], navigation_faults(["a.md", "b/c.md"], pages))
         self.assertEqual(["e/ is in the navigation but not in docs"], navigation_faults(["a.md", "b/", "e/"], pages))

@@ -1,7 +1,7 @@
 """Checks that README, docs and help keep to the words of the field and to plain sentences.
 
 Relies on git for the list of pages and on `tenon help --json` for the help. Each pattern comes with a sentence in which it must be found.
-Pages that are written from sources (operations, interfaces) and those of the past (decisions, measurements) are not read.
+Pages that are written from C++ sources (operations, the C interface) and those of the past (decisions, measurements) are not read.
 """
 
 import json
@@ -13,8 +13,8 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
-NOT_READ = {"adr", "api", "measurements", "ops"}
-# Pages that are not rewritten yet, by their names. They may only become fewer.
+NOT_READ = {"adr", "c.md", "measurements", "ops"}
+# Pages that are not rewritten yet. They may only become fewer.
 PENDING = {"docs/platform.md", "docs/registry-at-scale.md", "docs/deploy.md"}
 
 # What is not said, and a sentence that says it.

@@ -174,6 +174,7 @@ makeHead(byId("model-head"), kModelColumns);
 makeHead(byId("version-head"), kVersionColumns);
 byId("chosen").onchange = (event) => showCharts(event.target.value);
 byId("filter").oninput = () => showModels(page.status);
+byId("lineage-details").ontoggle = askLineage;
 byId("rollback").onclick = () => confirmMove({action: "rollback"});
 byId("confirm-cancel").onclick = () => byId("confirm").close();
 byId("pause").onclick = () => {

@@ -145,7 +145,7 @@ protected:
     // Whoever does it leaves the triggers as they were.
     std::string all = "DROP TRIGGER version_is_immutable; DROP TRIGGER event_is_immutable; DROP "
                       "TRIGGER event_stays; DROP TRIGGER version_stays; " +
-                      statement + ";" + kSqliteRules;
+                      statement + ";" + kSqliteRules + "PRAGMA user_version = 2;";
     EXPECT_EQ(SQLITE_OK, sqlite3_exec(database, all.c_str(), nullptr, nullptr, nullptr))
         << sqlite3_errmsg(database);
     sqlite3_close(database);
@@ -399,11 +399,11 @@ TEST_F(RegistryTest, CollectsWhatKilledProcessesLeft) {
   EXPECT_TRUE(registry.verify("")->problems.empty());
 }
 
-TEST_F(RegistryTest, CollectionWaitsForPushes) {
+TEST_F(RegistryTest, CollectionWaitsForReaders) {
   Registry registry = open();
-  Result<FilesLock> push = registry.keepFiles();
+  Result<FilesLock> reader = registry.keepFiles();
   EXPECT_EQ(ErrorId::RegistryBusy, registry.collect({}, false).status().id());
-  EXPECT_TRUE(registry.keepFiles().isOk()) << "those that add share it";
+  EXPECT_TRUE(registry.keepFiles().isOk()) << "those that read share it";
 }
 
 TEST_F(RegistryTest, DamagedFiles) {
@@ -540,7 +540,7 @@ TEST_F(RegistryTest, OtherFiles) {
   }
   ASSERT_EQ(SQLITE_OK, sqlite3_open((folder + "/registry.db").c_str(), &database));
   ASSERT_EQ(SQLITE_OK,
-            sqlite3_exec(database, "PRAGMA user_version = 2", nullptr, nullptr, nullptr));
+            sqlite3_exec(database, "PRAGMA user_version = 3", nullptr, nullptr, nullptr));
   sqlite3_close(database);
   EXPECT_NE(std::string::npos,
             Registry::open(folder, options()).status().toString().find("another format"));

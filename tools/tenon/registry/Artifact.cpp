@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -126,16 +128,17 @@ Result<Artifact> examineEngine(const std::string &path) {
   return artifact;
 }
 
-Result<Artifact> examineModel(const std::string &path, Bytes start) {
+Result<Artifact> examineModel(const std::string &path, Bytes start, bool mayHaveData) {
   if (start.size() >= 2 && std::memcmp(start.data(), "PK", 2) == 0) {
     TENON_TRY(checkArchive(path));
   }
   std::vector<std::string> others = dataFilesOf(path);
-  if (!others.empty()) {
+  if (!others.empty() && !mayHaveData) {
     return isUnsafe(path,
                     fmt::format("keeps weights in other files ({}), which a version would not hold",
                                 others.front()),
-                    "onnx.save_model(onnx.load(path), path) writes one file");
+                    "push its folder, or the model and these files: `tenon registry push NAME "
+                    "MODEL FILE...`");
   }
   return Artifact{"model", Json::object()};
 }
@@ -169,7 +172,8 @@ Result<Artifact> examineOther(const std::string &path, std::string_view what,
                   Json::object()};
 }
 
-Result<Artifact> examineContent(const std::string &path, const std::string &kind) {
+Result<Artifact> examineContent(const std::string &path, const std::string &kind,
+                                bool mayHaveData) {
   TENON_ASSIGN(std::vector<std::byte> start, beginningOf(path));
   if (registry::beginsPickle(start) || isNamedPickle(path)) {
     return examineOther(path, "a Python pickle, or called as one", kind);
@@ -179,7 +183,7 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
   case FileKind::Engine:
     return examineEngine(path);
   case FileKind::Model:
-    return examineModel(path, start);
+    return examineModel(path, start, mayHaveData);
   case FileKind::Npz:
     TENON_TRY(checkArchive(path));
     return Artifact{"data", Json::object()};
@@ -200,15 +204,36 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
   return examineOther(path, "text", kind);
 }
 
+/// TN1010 where a model keeps weights in a file that is not among them, or not where it looks.
+Status checkDataFiles(const std::vector<registry::SourceFile> &files,
+                      const std::vector<std::string> &models,
+                      const std::set<std::string> &sources) {
+  for (const registry::SourceFile &file : files) {
+    if (std::ranges::find(models, file.path) == models.end()) {
+      continue;
+    }
+    std::vector<std::string> named = dataFilesOf(file.source);
+    for (const std::string &data : named) {
+      std::error_code ignored;
+      if (!sources.contains(std::filesystem::weakly_canonical(data, ignored))) {
+        return isUnsafe(file.source,
+                        fmt::format("keeps weights in '{}', which is not among the files", data),
+                        "push it too, under the path that the model has for it");
+      }
+    }
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 Result<Artifact> examine(const std::string &path, const std::string &kind) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return Status::error(ErrorId::FileNotRegular, fmt::format("'{}' is a folder", path),
-                         "a version is one file; numpy.savez makes one of a data set");
+                         "`tenon registry push` takes a folder of several files");
   }
-  TENON_ASSIGN(Artifact artifact, examineContent(path, kind));
+  TENON_ASSIGN(Artifact artifact, examineContent(path, kind, false));
   // Reports and tuning records may be of any form; what is run or measured is what it is.
   bool isFree = kind == "report" || kind == "tuning" || kind == "data";
   if (!kind.empty() && kind != artifact.kind && !isFree) {
@@ -216,6 +241,47 @@ Result<Artifact> examine(const std::string &path, const std::string &kind) {
                          fmt::format("it looks like: {}", artifact.kind));
   }
   artifact.kind = kind.empty() ? artifact.kind : kind;
+  return artifact;
+}
+
+Result<Artifact> examineFiles(const std::vector<registry::SourceFile> &files,
+                              const std::string &kind, const std::string &main) {
+  std::map<std::string, std::vector<std::string>> byKind; // paths
+  std::map<std::string, Artifact> artifacts;
+  std::set<std::string> sources;
+  for (const registry::SourceFile &file : files) {
+    TENON_ASSIGN(Artifact artifact, examineContent(file.source, "data", true));
+    byKind[artifact.kind].push_back(file.path);
+    artifacts[file.path] = std::move(artifact);
+    std::error_code ignored;
+    sources.insert(std::filesystem::weakly_canonical(file.source, ignored));
+  }
+  TENON_TRY(checkDataFiles(files, byKind["model"], sources));
+  std::string path = main;
+  for (const char *each : {"engine", "model"}) {
+    if (path.empty() && byKind[each].size() > 1) {
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("'{}' and '{}' are each {} {}", byKind[each][0],
+                                       byKind[each][1], *each == 'e' ? "an" : "a", each),
+                           "--main PATH says which one the version is");
+    }
+    path = path.empty() && !byKind[each].empty() ? byKind[each].front() : path;
+  }
+  if (!path.empty() && !artifacts.contains(path)) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("there is no '{}' among the files", path),
+                         "--main takes a path in the version, such as onnx/model.onnx");
+  }
+  Artifact artifact = path.empty() ? Artifact{"data", Json::object()} : artifacts[path];
+  bool isFree = kind == "report" || kind == "tuning" || kind == "data";
+  if (!kind.empty() && kind != artifact.kind && !isFree) {
+    return Status::error(ErrorId::BadArgument, fmt::format("the files are no {}", kind),
+                         fmt::format("they look like: {}", artifact.kind));
+  }
+  artifact.kind = kind.empty() ? artifact.kind : kind;
+  if (!path.empty()) {
+    artifact.facts["main"] = path;
+  }
   return artifact;
 }
 

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "registry/Folder.h"
 #include "support/Result.h"
 #include "tools/tenon/cli/Terminal.h"
 
@@ -21,5 +22,11 @@ struct Artifact {
 /// entries leave their folder or cannot be looked at; what is no engine or damaged as its reader
 /// says.
 Result<Artifact> examine(const std::string &path, const std::string &kind);
+
+/// The same of the files of a version of several, each of which is looked at. What the version is,
+/// `main` tells, the path of one of them; where empty, the only engine, else the only model among
+/// them is it. Weights that a model keeps in other files must be among them: TN1010.
+Result<Artifact> examineFiles(const std::vector<registry::SourceFile> &files,
+                              const std::string &kind, const std::string &main);
 
 } // namespace tenon::tool

@@ -12,14 +12,15 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, path, kind, parent, data, note, caller;
-  std::vector<std::string> pairs, certificates;
+  std::string name, kind, parent, data, tuning, note, main, caller;
+  std::vector<std::string> paths, pairs, certificates;
   std::string key;
 };
 
@@ -50,23 +51,40 @@ Result<Json> resolve(registry::Registry &registry, const std::string &text) {
   return Json(version.text());
 }
 
+/// What the files are; those of a version of several come into the request.
+Result<Artifact> look(const PushFlags &flags, registry::PushRequest &request) {
+  std::error_code ignored;
+  request.path = flags.paths.front();
+  if (flags.paths.size() == 1 && !std::filesystem::is_directory(request.path, ignored)) {
+    request.stamp = FileStamp::of(request.path);
+    return examine(request.path, flags.kind);
+  }
+  TENON_ASSIGN(request.files, registry::sourcesOf(flags.paths));
+  TENON_ASSIGN(Artifact artifact, examineFiles(request.files, flags.kind, flags.main));
+  if (flags.paths.size() > 1) {
+    request.path = flags.name;
+  }
+  return artifact;
+}
+
 Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   registry::PushRequest request;
   request.name = flags.name;
-  request.path = flags.path;
   request.note = flags.note;
   TENON_TRY(registry::checkName(flags.name));
   TENON_ASSIGN(Json meta, parsePairs(flags.pairs));
   if (!flags.key.empty()) {
     TENON_ASSIGN(request.sign, signatureBy(flags.key, flags.certificates));
   }
-  request.stamp = FileStamp::of(flags.path);
-  TENON_ASSIGN(Artifact artifact, examine(flags.path, flags.kind));
+  TENON_ASSIGN(Artifact artifact, look(flags, request));
   TENON_ASSIGN(registry::Registry registry, createRegistry(where, flags.caller));
   request.kind = artifact.kind;
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
+  if (!flags.tuning.empty()) { // versions of before it have no such fact
+    TENON_ASSIGN(request.facts["tuning"], resolve(registry, flags.tuning));
+  }
   request.circumstances = {{"machine", cpuInfo("model name")},
                            {"pushed_by", "tenon " TENON_VERSION}};
   request.facts["meta"] = std::move(meta);
@@ -88,15 +106,20 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   std::shared_ptr<PushFlags> flags = std::make_shared<PushFlags>();
   command.add_option("NAME", flags->name, "The object that gets a new version")->required();
   command
-      .add_option("FILE", flags->path,
-                  "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record")
+      .add_option("FILE", flags->paths,
+                  "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record; "
+                  "or a folder, or several files, which are a version together")
       ->required();
+  command.add_option("--main", flags->main,
+                     "Of several files, the path of the one that is run, compiled or served; by "
+                     "default the only engine, else the only model");
   addChoice(command, "--kind", flags->kind, registry::kKinds,
             "Its kind; by default determined by its content");
   command.add_option("--parent", flags->parent,
                      "The version it was made from: NAME:VERSION or NAME@ALIAS");
   command.add_option("--data", flags->data,
                      "The version of the data it was trained or calibrated with");
+  command.add_option("--tuning", flags->tuning, "The version of the record it was tuned with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A note in one line");

@@ -2,7 +2,9 @@
 
 #include "registry/Describe.h"
 #include "support/files/AtomicFile.h"
+#include "support/files/FileError.h"
 #include "support/files/MappedFile.h"
+#include "support/files/ScratchFolder.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Signing.h"
@@ -12,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -25,6 +28,7 @@ constexpr uint64_t kMaxRows = 1'000'000;
 struct LookFlags {
   std::string what, output, signature;
   int64_t last = 0;
+  bool asksLineage = false;
 };
 
 std::string aliasesText(const std::vector<registry::Alias> &aliases) {
@@ -83,6 +87,23 @@ Status list(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
              : listVersions(registry, flags.what, terminal);
 }
 
+/// The files of a version of several in a folder that was not there, whole or not at all.
+Status copyFolder(Registry &registry, const registry::Version &version, const std::string &output) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(output, error).lexically_normal();
+  path = path.has_filename() ? path : path.parent_path();
+  if (std::filesystem::exists(path, error) &&
+      (!std::filesystem::is_directory(path, error) || !std::filesystem::is_empty(path, error))) {
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is there already", output),
+                         "-o takes the name of a new or empty folder for several files");
+  }
+  TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create(path.parent_path(), ".files"));
+  std::string whole = scratch.path() + "/whole";
+  TENON_TRY(registry.writeFolder(version, whole, true));
+  std::filesystem::rename(whole, path, error);
+  return error ? writeError(error.value(), "rename to", output) : Status::ok();
+}
+
 /// The file of a version where the user asked for it, whole or not at all.
 Status copyOut(Registry &registry, const registry::Version &version, const std::string &output) {
   if (version.isDeleted) {
@@ -90,6 +111,9 @@ Status copyOut(Registry &registry, const registry::Version &version, const std::
                          "its facts are all that is left");
   }
   TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
+  if (version.isFolder()) {
+    return copyFolder(registry, version, output);
+  }
   TENON_TRY(registry.check(version));
   TENON_ASSIGN(MappedFile file, MappedFile::open(registry.pathOf(version)));
   TENON_ASSIGN(AtomicFile copy, AtomicFile::create(output));
@@ -102,6 +126,13 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(Registry registry, openRegistry(where));
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   TENON_ASSIGN(registry::Object object, registry.object(version.name));
+  if (flags.asksLineage) {
+    constexpr size_t kMost = 500; // as many as somebody reads
+    TENON_ASSIGN(registry::Lineage lineage, registry.lineage(version, kMost));
+    terminal.json() ? terminal.printJson("registry.lineage", registry::describe(lineage))
+                    : terminal.print(registry::treeOf(lineage));
+    return Status::ok();
+  }
   if (!flags.output.empty()) {
     TENON_TRY(copyOut(registry, version, flags.output));
   }
@@ -121,6 +152,10 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
                       formatBytes(version.blob.bytes), "sha256", version.blob.hash);
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases", fmt::join(aliases, ", "), "note",
                       version.note);
+  for (const registry::Part &part : version.parts) {
+    text += fmt::format("  {:<10} {}  {}  {}\n", "", part.blob.hash.substr(0, 12),
+                        formatBytes(part.blob.bytes), part.path);
+  }
   for (const Json &signer : row["signatures"]) {
     text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
   }
@@ -216,7 +251,10 @@ RegistryTask declareRegistryShow(CLI::App &command) {
   std::shared_ptr<LookFlags> flags = std::make_shared<LookFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@ALIAS, or NAME for the newest")
       ->required();
-  addOutput(command, flags->output, "Write the version's file, after a check of its hash");
+  addOutput(command, flags->output,
+            "Write the version's file, or the folder of its files, after a check of the hashes");
+  command.add_flag("--lineage", flags->asksLineage,
+                   "Show what it was made from and measured on, and what was made from it");
   command.add_option("--signature", flags->signature,
                      "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {

@@ -26,7 +26,7 @@ Result<std::string> makeSignature(const SignFlags &flags, const registry::Versio
     return signing::readBundle(flags.bundle);
   }
   TENON_ASSIGN(signing::Signer signer, signing::Signer::open(flags.key, flags.certificates));
-  return signer.sign(signing::manifestOfFile(version.file, version.blob.hash));
+  return signer.sign(signedOf(version));
 }
 
 Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &terminal) {
@@ -61,9 +61,7 @@ signatureBy(const std::string &key, const std::vector<std::string> &certificates
   TENON_ASSIGN(signing::Signer opened, signing::Signer::open(key, certificates));
   std::shared_ptr<signing::Signer> signer = std::make_shared<signing::Signer>(std::move(opened));
   return std::function<Result<std::string>(const registry::Version &)>(
-      [signer](const registry::Version &version) {
-        return signer->sign(signing::manifestOfFile(version.file, version.blob.hash));
-      });
+      [signer](const registry::Version &version) { return signer->sign(signedOf(version)); });
 }
 
 std::string signerOf(const std::string &bundle) {

@@ -52,6 +52,15 @@ Result<std::string> stage(registry::Registry &registry, const registry::Version 
     return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
                          "push its file again, which gives it a new number");
   }
+  if (version.isFolder()) {
+    std::string whole = fmt::format("{}/{}-{}", folder.path(), version.name, version.number);
+    std::error_code ignored;
+    if (!std::filesystem::exists(whole, ignored)) { // else it is named twice
+      // Weights beside a model are read from files with one name only.
+      TENON_TRY(registry.writeFolder(version, whole, version.kind == "model"));
+    }
+    return version.mainPath().empty() ? whole : whole + "/" + version.mainPath();
+  }
   TENON_TRY(registry.check(version));
   std::string name = version.name;
   std::ranges::replace(name, '/', '+'); // which no name has
