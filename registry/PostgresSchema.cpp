@@ -115,7 +115,7 @@ Result<int64_t> PostgresDatabase::format() {
 }
 
 Status PostgresDatabase::raiseFormat() {
-  TENON_TRY(run(inPostgres(kTablesOfFormat2).c_str()));
+  TENON_TRY(define(kTablesOfFormat2));
   for (const char *trigger : kPostgresTriggersOfFormat2) {
     TENON_TRY(run(trigger));
   }

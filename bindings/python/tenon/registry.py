@@ -30,7 +30,7 @@ SCHEME = "registry:"
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """A version of an object, which never changes but for its aliases and metrics.
+    """A version of an object. Only its aliases and metrics may change.
 
     hash: SHA-256 of its file. facts: what is known of where it comes from; `meta` in it has its tags.
     metrics: what gates measured of it last, where `search` found it.
@@ -122,7 +122,7 @@ class Registry:
     where: what $TENON_REGISTRY says by default, else the user's own folder.
     token: of the registry or the server; what $TENON_REGISTRY_TOKEN says by default.
     timeout: seconds that a server may take between two pieces of an answer.
-    A call opens the registry anew, so one object may be used from several threads.
+    Several threads may use one object: each call opens the registry again.
     """
 
     def __init__(self, where: Union[str, os.PathLike, None] = None, token: Optional[str] = None, *, timeout: float = 60):

@@ -82,7 +82,7 @@ RegistryTask declareRegistrySearch(CLI::App &command) {
   addNumber(
       command, "--most", {1, kMaxPage},
       [flags](uint64_t number) { flags->search.most = static_cast<int64_t>(number); },
-      "So many versions at most, the newest (100 by default)");
+      "At most this many versions, the newest; 100 by default");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return search(*flags, where, terminal);
   };
