@@ -7,7 +7,7 @@ BUILD := build/$(PRESET)
 # Files that are compiled together in a folder that does not exist yet; `make build` compiles each by itself, for who changes them.
 BATCH ?= 12
 
-.PHONY: demo platform-demo test test-gpu setup setup-torch setup-tests build wheel static image
+.PHONY: demo platform-demo test test-gpu docs setup setup-torch setup-tests build wheel static image
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
@@ -34,12 +34,18 @@ test-gpu: setup
 	@cmake --build --preset static
 	@.venv/bin/python scripts/test_gpu.py --reports build/static
 
+# The pages of docs as a site that works without a network: open build/site/index.html. Fails where a link or an anchor is dead.
+docs:
+	@scripts/setup.sh docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+	@ls build/site/index.html
+
 setup:
 	@scripts/setup.sh
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving registry signing deploy emulators
+	@scripts/setup.sh torch programs serving registry signing deploy docs emulators
 
 setup-torch:
 	@scripts/setup.sh torch
@@ -62,7 +68,7 @@ static: setup
 BUILDER ?= podman
 image: static
 	@mkdir -p build/image
-	@cp build/static/bin/tenon LICENSE docs/third-party.md deploy/image/Containerfile build/image
+	@cp build/static/bin/tenon LICENSE docs/reference/third-party.md deploy/image/Containerfile build/image
 	@$(BUILDER) build $(BUILD_FLAGS) --file build/image/Containerfile --tag tenon:$$(build/static/bin/tenon --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/') build/image
 
 $(BUILD)/build.ninja: setup

@@ -23,8 +23,8 @@ endfunction()
 tenon_install(Runtime tenon_runtime runtime)
 install(FILES include/tenon/tenon.h include/tenon/tenon.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon COMPONENT runtime)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
-# The licence texts of what is linked in, by the list of docs/third-party.md.
-file(STRINGS docs/third-party.md rows REGEX "^\\| `")
+# The licence texts of what is linked in, by the list of docs/reference/third-party.md.
+file(STRINGS docs/reference/third-party.md rows REGEX "^\\| `")
 foreach(row ${rows})
   string(REGEX MATCH "[a-z0-9.+-]+" package "${row}")
   install(FILES /usr/share/doc/${package}/copyright OPTIONAL

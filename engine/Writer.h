@@ -1,5 +1,6 @@
 // Writes an engine file: equal inputs give equal bytes, weights are streamed and never held whole,
-// and the file appears under its name only when complete. The layout is in docs/engine-format.md.
+// and the file appears under its name only when complete. The layout is in
+// docs/reference/engine-format.md.
 
 #pragma once
 

@@ -7,7 +7,7 @@ was trained with.
     tenon.prune.apply(module, "r.json")
     finetune(module, dense, batches, epochs=8, rate=4e-3 / 2)
 
-`batches` is called for each epoch and gives pairs of inputs and labels. Relies on torch alone; docs/prune.md has the whole way.
+`batches` is called for each epoch and gives pairs of inputs and labels. Relies on torch alone; docs/guides/prune.md has the whole way.
 """
 
 import itertools

@@ -174,7 +174,7 @@ Status Registry::deleteVersions(int64_t keep, std::vector<std::string> &deleted)
 
 Result<std::vector<std::string>> Registry::mark(const std::vector<std::string> &unused,
                                                 std::set<std::string> &used, int64_t &lastEvent) {
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
   Query pushed(*database, "SELECT id, detail FROM event WHERE id > $1 AND action = 'push'",
                lastEvent);
   while (true) {
@@ -215,7 +215,7 @@ Status Registry::unmark(const std::vector<std::string> &removed) {
 }
 
 Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) {
-  TENON_TRY(allow(Role::Admin));
+  TENON_TRY(allow(Role::Admin, ""));
   if (!isDryRun) {
     TENON_TRY(raiseFormat());
   }
@@ -224,7 +224,7 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
   std::set<std::string> used;
   {
     TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
-    TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
+    TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
     TENON_TRY(keep ? deleteVersions(*keep, collected.versions) : Status::ok());
     TENON_ASSIGN(used, usedFiles(lastEvent));
     TENON_TRY(isDryRun ? Status::ok() : finish(transaction)); // else nothing has happened

@@ -5,6 +5,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <charconv>
+#include <ctime>
+
 namespace tenon::registry {
 
 std::string hashOf(const Event &event) {
@@ -45,9 +48,38 @@ Event readEvent(const Query &query) {
   return event;
 }
 
+Json describe(const Event &event) {
+  return {{"id", event.id},         {"time", timeText(event.time)}, {"by", event.by},
+          {"action", event.action}, {"object", event.object},       {"version", event.version},
+          {"alias", event.alias},   {"from", event.from},           {"detail", event.detail},
+          {"hash", event.hash}};
+}
+
 std::string timeText(int64_t milliseconds) {
   time_t seconds = static_cast<time_t>(milliseconds / 1000);
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), milliseconds % 1000);
+}
+
+Result<int64_t> parseTime(std::string_view text) {
+  std::string copy(text);
+  std::tm parts = {};
+  const char *rest = ::strptime(copy.c_str(), "%Y-%m-%d", &parts);
+  int64_t milliseconds = 0;
+  if (rest && *rest == 'T') {
+    rest = ::strptime(rest, "T%H:%M:%S", &parts);
+    if (rest && *rest == '.') {
+      std::from_chars_result parsed = std::from_chars(rest + 1, rest + 4, milliseconds);
+      rest = parsed.ptr == rest + 4 ? parsed.ptr : nullptr;
+    }
+    rest = rest && *rest == 'Z' ? rest + 1 : nullptr;
+  }
+  int day = parts.tm_mday;
+  time_t seconds = ::timegm(&parts); // which makes 3 March of 31 February
+  if (!rest || *rest || parts.tm_mday != day || seconds < 0) {
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no time", copy),
+                         "write 2027-01-31, or 2027-01-31T12:00:00Z");
+  }
+  return int64_t(seconds) * 1000 + milliseconds;
 }
 
 } // namespace tenon::registry

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tenon::registry {
 
@@ -39,7 +40,13 @@ inline constexpr const char *kEventColumns = "SELECT id, time, by, action, objec
                                              "origin, detail, previous, hash FROM event ";
 Event readEvent(const Query &query);
 
+/// As commands and webhooks have it: {"id", "time", "by", "action", "object", "version", "alias",
+/// "from", "detail", "hash"}.
+Json describe(const Event &event);
+
 /// 2026-11-26T12:00:00.000Z.
 std::string timeText(int64_t milliseconds);
+/// The same back, also without milliseconds, or the first moment of a day: 2026-11-26. TN0105.
+Result<int64_t> parseTime(std::string_view text);
 
 } // namespace tenon::registry

@@ -14,17 +14,29 @@ Status moved(const std::string &name, const std::string &alias, int64_t expected
                        "look at `tenon registry history`, then decide again");
 }
 
+Result<std::vector<Event>> readEvents(Query &query) {
+  std::vector<Event> events;
+  while (true) {
+    TENON_ASSIGN(bool hasRow, query.next());
+    if (!hasRow) {
+      return events;
+    }
+    events.push_back(readEvent(query));
+  }
+}
+
 } // namespace
 
 Result<int64_t> Registry::aliasOf(const std::string &name, const std::string &alias) {
   Query query(*database, "SELECT version FROM alias WHERE object = $1 AND name = $2", name, alias);
   TENON_ASSIGN(bool isFound, query.next());
-  return isFound ? query.number(0) : 0;
+  return isFound && rights.allow(Role::Read, name) ? query.number(0) : 0;
 }
 
 Result<std::map<std::string, int64_t>> Registry::objectsAt(const std::string &alias) {
   std::map<std::string, int64_t> versions;
-  Query query(*database, "SELECT object, version FROM alias WHERE name = $1", alias);
+  Query query(*database,
+              "SELECT object, version FROM alias WHERE name = $1 AND " + isSeen("object"), alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -84,7 +96,7 @@ Result<Move> Registry::promote(const Reference &reference, const std::string &al
                                std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkAlias(alias));
   TENON_TRY(checkRemark("the reason", reason));
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, reference.name));
   TENON_ASSIGN(Version version, find(reference));
   TENON_ASSIGN(int64_t from, aliasOf(version.name, alias));
   if (expected && *expected != from) {
@@ -121,7 +133,7 @@ Result<std::vector<int64_t>> Registry::earlier(const std::string &name, const st
 Result<Move> Registry::rollback(const std::string &name, const std::string &alias,
                                 std::optional<int64_t> expected, const std::string &reason) {
   TENON_TRY(checkRemark("the reason", reason));
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, name));
   TENON_ASSIGN(Version present, find({name, 0, alias}));
   if (expected && *expected != present.number) {
     return moved(name, alias, *expected, present.number);
@@ -147,7 +159,10 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
 
 Result<Terms> Registry::terms(const std::string &name, const std::string &alias) {
   std::vector<std::string> texts;
-  Query query(*database, "SELECT text FROM rule WHERE object = $1 AND alias = $2 ORDER BY position",
+  Query query(*database,
+              fmt::format("SELECT text FROM rule WHERE object = $1 AND alias = $2 AND {} ORDER BY "
+                          "position",
+                          isSeen("object")),
               name, alias);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
@@ -177,14 +192,14 @@ Status Registry::writeTerms(const std::string &name, const std::string &alias,
 
 Status Registry::setTerms(const std::string &name, const std::string &alias, const Terms &terms) {
   TENON_TRY(checkAlias(alias));
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, name));
   TENON_TRY(object(name).takeStatus());
   TENON_TRY(writeTerms(name, alias, terms.texts));
   return finish(transaction);
 }
 
 Status Registry::record(const std::string &name, const GateResult &result) {
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, name));
   TENON_ASSIGN(Terms present, terms(name, result.alias));
   TENON_ASSIGN(int64_t champion, aliasOf(name, result.alias));
   if (champion != result.champion) {
@@ -198,7 +213,7 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   }
   TENON_TRY(checkConditions(present, result.conditions));
   if (present.needsData() && present.dataHash.empty()) {
-    TENON_TRY(allow(Role::Promote)
+    TENON_TRY(allow(Role::Promote, name)
                   .prefix("the rules pin no data, and who may not set them cannot choose any"));
     present.dataHash = result.conditions.dataHash;
     present.texts.push_back(dataPin(result.conditions.data, present.dataHash));
@@ -217,20 +232,34 @@ Status Registry::record(const std::string &name, const GateResult &result) {
 
 Result<std::vector<Event>> Registry::history(const std::string &name, const std::string &alias,
                                              int64_t most) {
-  std::string columns = kEventColumns, last = " ORDER BY id DESC LIMIT ";
+  std::string columns = fmt::format("{}WHERE {} ", kEventColumns, isSeen("object")),
+              last = " ORDER BY id DESC LIMIT ";
   Query query = name.empty() ? Query(*database, columns + last + "$1", most)
                 : alias.empty()
-                    ? Query(*database, columns + "WHERE object = $1" + last + "$2", name, most)
-                    : Query(*database, columns + "WHERE object = $1 AND alias = $2" + last + "$3",
+                    ? Query(*database, columns + "AND object = $1" + last + "$2", name, most)
+                    : Query(*database, columns + "AND object = $1 AND alias = $2" + last + "$3",
                             name, alias, most);
-  std::vector<Event> events;
-  while (true) {
-    TENON_ASSIGN(bool hasRow, query.next());
-    if (!hasRow) {
-      return events;
-    }
-    events.push_back(readEvent(query));
-  }
+  return readEvents(query);
+}
+
+Result<std::vector<Event>> Registry::eventsAfter(int64_t id, int64_t most) {
+  Query query(
+      *database,
+      fmt::format("{}WHERE {} AND id > $1 ORDER BY id LIMIT $2", kEventColumns, isSeen("object")),
+      id, most);
+  return readEvents(query);
+}
+
+Result<std::string> Registry::hashOfEvent(int64_t id) {
+  Query query(*database, "SELECT hash FROM event WHERE id = $1", id);
+  TENON_ASSIGN(bool isFound, query.next());
+  return isFound ? query.text(0) : "";
+}
+
+Result<int64_t> Registry::newestEvent() {
+  Query query(*database, "SELECT COALESCE(max(id), 0) FROM event");
+  TENON_TRY(query.next().takeStatus());
+  return query.number(0);
 }
 
 } // namespace tenon::registry

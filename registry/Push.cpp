@@ -239,7 +239,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   Json all = request.facts;
   all.update(request.circumstances);
   TENON_TRY(checkRequest(request, dumpJson(all)));
-  TENON_TRY(allow(Role::Push)); // before the file is copied
+  TENON_TRY(allow(Role::Push, request.name)); // before the file is copied
   if (!request.files.empty()) {
     TENON_TRY(raiseFormat());
   }
@@ -254,7 +254,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
     TENON_ASSIGN(Version version, store(request));
     version.facts = all;
     {
-      TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
+      TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, request.name));
       TENON_ASSIGN(bool isThere, areStored(version, batches));
       if (isThere) {
         TENON_ASSIGN(Pushed pushed, insert(request, std::move(version)));

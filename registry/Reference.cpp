@@ -12,7 +12,9 @@
 namespace tenon::registry {
 namespace {
 
-constexpr size_t kMaxName = 128;
+constexpr size_t kMaxPart = 128;
+constexpr int64_t kMaxParts = 8;
+constexpr size_t kMaxName = 255;
 constexpr size_t kMaxRemark = 1000;
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kLetters =
@@ -23,17 +25,29 @@ std::string shown(std::string_view text) { return withoutControls(text.substr(0,
 
 Status badName(std::string_view what, std::string_view name) {
   return Status::error(
-      ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of an {}", shown(name), what),
+      ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of {}", shown(name), what),
       "names have letters, digits, '.', '_' and '-', begin with a letter or digit, and are at most "
-      "128 characters long");
+      "128 characters long; '/' stands between an object and its namespaces");
 }
 
-bool isName(std::string_view name) {
+bool isPart(std::string_view name) {
   bool isOfLetters = std::ranges::all_of(name, [](char c) {
     return kLetters.find(c) != kLetters.npos || c == '.' || c == '_' || c == '-';
   });
-  return !name.empty() && name.size() <= kMaxName && kLetters.find(name[0]) != kLetters.npos &&
+  return !name.empty() && name.size() <= kMaxPart && kLetters.find(name[0]) != kLetters.npos &&
          isOfLetters;
+}
+
+bool isName(std::string_view name) {
+  bool isShort = name.size() <= kMaxName && std::ranges::count(name, '/') < kMaxParts;
+  while (isShort) {
+    size_t slash = name.find('/');
+    if (!isPart(name.substr(0, slash)) || slash == name.npos) {
+      return isPart(name);
+    }
+    name.remove_prefix(slash + 1);
+  }
+  return false;
 }
 
 } // namespace
@@ -45,12 +59,24 @@ std::string Reference::text() const {
 }
 
 Status checkName(std::string_view name) {
-  return isName(name) ? Status::ok() : badName("object", name);
+  return isName(name) ? Status::ok() : badName("an object", name);
 }
 
 Status checkAlias(std::string_view alias) {
   bool isNumber = alias.find_first_not_of(kDigits) == alias.npos;
-  return isName(alias) && !isNumber ? Status::ok() : badName("alias", alias);
+  return isPart(alias) && !isNumber ? Status::ok() : badName("an alias", alias);
+}
+
+Result<std::string> parseNamespace(std::string_view text) {
+  std::string_view name = text.substr(0, text.size() - (text.ends_with('/') ? 1 : 0));
+  return isName(name) ? Result<std::string>(std::string(name) + '/') : badName("a namespace", text);
+}
+
+std::string isBelow(std::string_view column, std::string_view space) {
+  // '0' follows '/', and both databases compare byte by byte; no name holds a quote.
+  return space.empty() ? "1 = 1"
+                       : fmt::format("({0} >= '{1}/' AND {0} < '{1}0')", column,
+                                     space.substr(0, space.size() - 1));
 }
 
 Result<Reference> parseReference(std::string_view text) {

@@ -47,13 +47,14 @@ Registry::Registry(std::string where, Stores stores, Options options)
   if (!this->options.clock) {
     this->options.clock = wallClock;
   }
+  rights.grants = {{Role::Admin, ""}};
 }
 
 Result<Registry> Registry::open(const std::string &where, Options options, bool creates) {
   TENON_TRY(checkRemark("who does it", options.by));
   TENON_ASSIGN(Stores stores, openStores(where, creates, options.patience));
   Registry registry(shownRegistry(where), std::move(stores), std::move(options));
-  TENON_TRY(registry.identify());
+  TENON_TRY(registry.enter());
   return registry;
 }
 
@@ -71,14 +72,17 @@ Result<int64_t> Registry::now() {
   return told ? *told : options.clock();
 }
 
-Result<Transaction> Registry::beginAs(Role role) {
+Result<Transaction> Registry::beginAs(Role role, const std::string &name) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  TENON_TRY(allow(role));
+  TENON_TRY(allow(role, name));
   return transaction;
 }
 
 Status Registry::add(Event event) {
   TENON_ASSIGN(event.time, now());
+  if (rights.isExpired(event.time)) { // since it was asked
+    TENON_TRY(identify());
+  }
   event.by = options.by;
   if (!options.caller.empty() && options.caller != event.by) {
     event.detail["caller"] = options.caller;
@@ -116,11 +120,14 @@ Status Registry::finish(Transaction &transaction) {
                        "`tenon registry history` tells, once the database answers");
 }
 
-Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most) {
+Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most,
+                                              const std::string &space) {
   std::vector<Object> objects;
   Query query(*database,
-              "SELECT name, kind, newest FROM object WHERE name > $1 ORDER BY name LIMIT $2", after,
-              most);
+              fmt::format("SELECT name, kind, newest FROM object WHERE name > $1 AND {} AND {} "
+                          "ORDER BY name LIMIT $2",
+                          isSeen("name"), isBelow("name", space)),
+              after, most);
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -154,7 +161,7 @@ Result<Object> Registry::object(const std::string &name) {
   TENON_TRY(checkName(name));
   Query query(*database, "SELECT kind, newest FROM object WHERE name = $1", name);
   TENON_ASSIGN(bool isKnown, query.next());
-  if (!isKnown) {
+  if (!isKnown || !rights.allow(Role::Read, name)) {
     TENON_ASSIGN(std::vector<Object> near, objects("", 1000));
     std::vector<std::string> names;
     for (const Object &each : near) {
@@ -213,7 +220,7 @@ Result<Version> Registry::find(const Reference &reference) {
                                                    "number > $2 ORDER BY number DESC LIMIT 1",
               reference.name, number);
   TENON_ASSIGN(bool isFound, query.next());
-  if (isFound) {
+  if (isFound && rights.allow(Role::Read, reference.name)) {
     Version version = readVersion(query);
     if (version.isFolder()) {
       TENON_ASSIGN(version.parts, partsOf(version.name, version.number));

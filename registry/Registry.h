@@ -150,8 +150,9 @@ public:
   /// Stores a file as the next version. Durable when it returns.
   Result<Pushed> push(const PushRequest &request);
 
-  /// Objects by name: those behind `after`, at most so many.
-  Result<std::vector<Object>> objects(const std::string &after, int64_t most);
+  /// Objects by name: those behind `after`, at most so many, of a namespace where one is given.
+  Result<std::vector<Object>> objects(const std::string &after, int64_t most,
+                                      const std::string &space = "");
   Result<Object> object(const std::string &name);
   /// Of all objects that have the alias, the versions that it is at, by their names.
   Result<std::map<std::string, int64_t>> objectsAt(const std::string &alias);
@@ -202,6 +203,13 @@ public:
   Result<std::vector<Event>> history(const std::string &name, const std::string &alias,
                                      int64_t most);
 
+  /// Events behind one, the oldest first, at most so many.
+  Result<std::vector<Event>> eventsAfter(int64_t id, int64_t most);
+  /// The hash of an event, whoever may look at it; empty where it is not there.
+  Result<std::string> hashOfEvent(int64_t id);
+  /// The number of the newest event; 0 where there is none.
+  Result<int64_t> newestEvent();
+
   /// Deletes versions beyond the newest `keep` of each object, but for those at aliases, those that
   /// a rollback goes to, and what these name (parents, data, data of gates); then the files that no
   /// version has.
@@ -213,34 +221,44 @@ public:
   Result<Verified> verify(const std::string &head);
 
   /// Makes a token and gives it: it is told this once, and kept as its SHA-256. The first must be
-  /// an admin's. TN1004 for the name, TN0105 where there is one of that name already.
-  Result<std::string> addToken(const std::string &name, Role role);
+  /// an admin's of everything, for ever; later ones allow what an admin may give: an admin of a
+  /// namespace gives rights in it. TN1004 for the name, TN0105 where there is one of that name
+  /// already.
+  Result<std::string> addToken(const std::string &name, const Rights &rights);
+  /// Those whose rights lie where this one may look.
   Result<std::vector<Token>> tokens();
-  /// TN1003 where there is none of the name; TN0105 for the last admin's.
+  /// TN1003 where there is none of the name; TN0105 for the last that the first could be.
   Status revokeToken(const std::string &name);
+  /// What time it is for the registry, in milliseconds since 1970.
+  Result<int64_t> now();
 
   /// Keeps gc away as long as it lives, for who reads files.
   Result<FilesLock> keepFiles() const;
   /// The folder on this machine whose file system pathOf is on.
   const std::string &filesFolder() const { return blobs->folder(); }
+  /// Where the registry is, for people.
+  const std::string &shown() const { return where; }
 
 private:
   Registry(std::string where, Stores stores, Options options);
   static Result<Registry> open(const std::string &where, Options options, bool creates);
 
-  /// Finds out whose token it is: TN1014.
+  /// Finds out whose token it is: TN1014 where the registry has tokens and that of the options is
+  /// none of them now.
   Status identify();
-  /// TN1014 where the registry has tokens and that of the options is none of them now, or of a
-  /// lower role.
-  Status allow(Role role);
+  /// As somebody who opens it, which is kept as the last use of the token.
+  Status enter();
+  /// TN1014 where the token does not allow it now; `name` as Rights::allow takes it.
+  Status allow(Role role, const std::string &name);
+  /// As a condition of SQL: the objects in `column` that the token may look at.
+  std::string isSeen(std::string_view column) const;
+  Result<std::vector<Token>> allTokens();
   /// Commits. Where the connection was lost in that, looks whether the last event of `add` is
   /// there.
   Status finish(Transaction &transaction);
 
   /// Begins to write, as somebody who may. TN1014.
-  Result<Transaction> beginAs(Role role);
-  /// What time it is, in milliseconds since 1970.
-  Result<int64_t> now();
+  Result<Transaction> beginAs(Role role, const std::string &name);
   Status checkGate(const Version &version, const std::string &alias, int64_t champion);
   Status writeTerms(const std::string &name, const std::string &alias,
                     const std::vector<std::string> &texts);
@@ -278,6 +296,7 @@ private:
   std::unique_ptr<BlobStore> blobs;
   Options options;
   std::string tokenName; ///< whose token it is; empty where the registry has none
+  Rights rights;         ///< of the token; of an admin where the registry has none
   Event written;         ///< by the last `add`
 };
 

@@ -19,7 +19,7 @@ std::string textOf(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
-/// The role that an action takes; admin for what is unknown.
+/// The role that an action takes of its object; admin for what is unknown.
 Role roleOf(std::string_view action) {
   if (action == "push" || action == "sign" || action == "gate") {
     return Role::Push;
@@ -38,11 +38,30 @@ Status Replay::mayDo(const Event &event) const {
   if (found == tokens.end() || found->second.value("revoked", false)) {
     return impossible(event, fmt::format("is by '{}', who had no token", event.by));
   }
-  TENON_ASSIGN(Role role, parseRole(found->second.value("role", "")));
-  return role >= roleOf(event.action)
-             ? Status::ok()
-             : impossible(event, fmt::format("is a {} by '{}', whose token had the role {}",
-                                             event.action, event.by, nameOf(role)));
+  Result<Rights> rights = parseRights(found->second.value("role", ""));
+  if (!rights.isOk() || rights->isExpired(event.time)) {
+    return impossible(event, fmt::format("is by '{}', whose token had expired", event.by));
+  }
+  // A token is made and revoked by who is an admin of all that it allows; gc is of everything.
+  std::vector<std::string> names = {event.action == "delete" ? "" : event.object};
+  if (event.action == "token" || event.action == "revoke") {
+    std::string name = event.detail.value("name", "");
+    bool isKnown = event.action == "revoke" && tokens.contains(name);
+    Result<Rights> others =
+        parseRights(isKnown ? tokens.at(name).value("role", "") : event.detail.value("role", ""));
+    names.assign(others.isOk() ? 0 : 1, "");
+    for (const Grant &grant : others.isOk() ? others->grants : std::vector<Grant>()) {
+      names.push_back(grant.space);
+    }
+  }
+  Role role = roleOf(event.action);
+  bool isAllowed = std::ranges::all_of(
+      names, [&](const std::string &name) { return rights->allow(role, name); });
+  return isAllowed ? Status::ok()
+                   : impossible(event,
+                                fmt::format("is a {} of '{}' by '{}', whose token had the "
+                                            "role {}",
+                                            event.action, event.object, event.by, rights->roles()));
 }
 
 std::vector<Blob> filesOf(const Json &pushed) {

@@ -38,6 +38,28 @@ std::string sha256Of(std::string_view text) {
   return hash.finish();
 }
 
+std::string hmacSha256(std::string_view key, std::string_view text) {
+  unsigned char block[SHA256_CBLOCK] = {}, digest[SHA256_DIGEST_LENGTH];
+  auto bytesOf = [](std::string_view each) {
+    return reinterpret_cast<const unsigned char *>(each.data());
+  };
+  if (key.size() > sizeof block) {
+    SHA256(bytesOf(key), key.size(), block);
+  } else {
+    std::ranges::copy(key, block);
+  }
+  auto padded = [&](unsigned char with) {
+    std::string pad;
+    for (unsigned char byte : block) {
+      pad += static_cast<char>(byte ^ with);
+    }
+    return pad;
+  };
+  std::string inner = padded(0x36).append(text);
+  SHA256(bytesOf(inner), inner.size(), digest);
+  return sha256Of(padded(0x5c).append(reinterpret_cast<char *>(digest), sizeof digest));
+}
+
 bool isSha256(std::string_view text) {
   return text.size() == 2 * SHA256_DIGEST_LENGTH && std::ranges::all_of(text, [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');

@@ -27,6 +27,8 @@ private:
 };
 
 std::string sha256Of(std::string_view text);
+/// HMAC-SHA-256 (RFC 2104).
+std::string hmacSha256(std::string_view key, std::string_view text);
 /// Whether the text is one that Sha256 gives.
 bool isSha256(std::string_view text);
 

@@ -94,7 +94,7 @@ Status Registry::signPushed(const PushRequest &request, const Version &version) 
 }
 
 Status Registry::sign(const Version &version, const std::string &bundle) {
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push));
+  TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, version.name));
   TENON_ASSIGN(Version present, find({version.name, version.number, ""}));
   if (present.isDeleted) {
     return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),

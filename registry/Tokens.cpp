@@ -5,6 +5,7 @@
 #include "support/Environment.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,8 +14,6 @@
 #include <sys/random.h>
 
 namespace tenon::registry {
-
-const std::vector<std::string> kRoles = {"read", "push", "promote", "admin"};
 
 namespace {
 
@@ -42,24 +41,18 @@ Result<std::string> makeToken() {
   return token;
 }
 
-} // namespace
-
-const char *nameOf(Role role) { return kRoles[static_cast<size_t>(role)].c_str(); }
-
-Result<Role> parseRole(std::string_view text) {
-  std::vector<std::string>::const_iterator found = std::ranges::find(kRoles, text);
-  if (found == kRoles.end()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there is no role '{}'", text),
-                         "read, push, promote or admin");
-  }
-  return static_cast<Role>(found - kRoles.begin());
+/// Whether tokens can be made with it as long as the registry is there.
+bool isLasting(const Rights &rights) {
+  return rights.allow(Role::Admin, "") && rights.expires == 0;
 }
 
-Status Registry::identify() {
+} // namespace
+
+Status Registry::enter() {
   if (options.token.empty()) {
     options.token = environment(kTokenVariable);
   }
-  TENON_TRY(allow(Role::Read));
+  TENON_TRY(identify());
   if (tokenName.empty()) {
     return Status::ok();
   }
@@ -70,7 +63,7 @@ Status Registry::identify() {
   return Status::ok();
 }
 
-Status Registry::allow(Role role) {
+Status Registry::identify() {
   Query any(*database, "SELECT 1 FROM token LIMIT 1");
   TENON_ASSIGN(bool hasTokens, any.next());
   if (!hasTokens) {
@@ -92,44 +85,72 @@ Status Registry::allow(Role role) {
                 : fmt::format("'{}' does not know the token", where),
         fmt::format("${} takes what `tenon registry token add` printed", kTokenVariable));
   }
-  TENON_ASSIGN(Role has, parseRole(found.text(1)));
+  TENON_ASSIGN(rights, parseRights(found.text(1)));
   tokenName = found.text(0);
   options.by = tokenName;
-  return has >= role ? Status::ok()
-                     : wrongToken(fmt::format("the token '{}' has the role {}, and this takes {}",
-                                              tokenName, nameOf(has), nameOf(role)),
-                                  "ask somebody who has that role");
+  if (rights.expires != 0) {
+    TENON_ASSIGN(int64_t time, now());
+    if (rights.isExpired(time)) {
+      return wrongToken(
+          fmt::format("the token '{}' expired at {}", tokenName, timeText(rights.expires)),
+          "who has the role admin makes another one by `tenon registry token add`");
+    }
+  }
+  return Status::ok();
 }
 
-Result<std::string> Registry::addToken(const std::string &name, Role role) {
+Status Registry::allow(Role role, const std::string &name) {
+  TENON_TRY(identify());
+  if (rights.allow(role, name)) {
+    return Status::ok();
+  }
+  std::string what = name.empty() ? "of everything" : fmt::format("of '{}'", name);
+  return wrongToken(fmt::format("the token '{}' has the role {}, and this takes {} {}", tokenName,
+                                rights.roles(), nameOf(role), what),
+                    "ask somebody who has that role");
+}
+
+std::string Registry::isSeen(std::string_view column) const {
+  std::vector<std::string> conditions;
+  for (const Grant &grant : rights.grants) {
+    conditions.push_back(isBelow(column, grant.space));
+  }
+  return fmt::format("({})", fmt::join(conditions, " OR "));
+}
+
+Result<std::string> Registry::addToken(const std::string &name, const Rights &given) {
   TENON_TRY(checkName(name));
   TENON_ASSIGN(std::string token, makeToken());
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
-  TENON_ASSIGN(std::vector<Token> present, tokens());
+  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  for (const Grant &grant : given.grants) {
+    TENON_TRY(allow(Role::Admin, grant.space));
+  }
+  TENON_ASSIGN(std::vector<Token> present, allTokens());
   if (std::ranges::find(present, name, &Token::name) != present.end()) {
     return Status::error(ErrorId::BadArgument, fmt::format("there was a token '{}' already", name),
                          "give it another name: the history tells them apart by it");
   }
-  if (present.empty() && role != Role::Admin) {
+  if (present.empty() && !isLasting(given)) {
     return Status::error(
         ErrorId::BadArgument,
-        "the first token must have the role admin, or nobody could make another one",
+        "the first token must have the role admin, of everything and for ever, or nobody could "
+        "make another one",
         "add one with --role admin first");
   }
   std::string hash = sha256Of(token);
   TENON_ASSIGN(int64_t created, now());
-  TENON_TRY(Query(*database, "INSERT INTO token VALUES ($1, $2, $3, $4, 0, 0)", name, nameOf(role),
+  TENON_TRY(Query(*database, "INSERT INTO token VALUES ($1, $2, $3, $4, 0, 0)", name, given.text(),
                   hash, created)
                 .run());
   Event event;
   event.action = "token";
-  event.detail = {{"name", name}, {"role", nameOf(role)}, {"hash", hash}, {"created", created}};
+  event.detail = {{"name", name}, {"role", given.text()}, {"hash", hash}, {"created", created}};
   TENON_TRY(add(std::move(event)));
   TENON_TRY(finish(transaction));
   return token;
 }
 
-Result<std::vector<Token>> Registry::tokens() {
+Result<std::vector<Token>> Registry::allTokens() {
   std::vector<Token> tokens;
   Query query(*database, "SELECT name, role, created, used, revoked FROM token ORDER BY name");
   while (true) {
@@ -137,13 +158,25 @@ Result<std::vector<Token>> Registry::tokens() {
     if (!hasRow) {
       return tokens;
     }
+    TENON_ASSIGN(Rights given, parseRights(query.text(1)));
     tokens.push_back(
-        {query.text(0), query.text(1), query.number(2), query.number(3), query.number(4)});
+        {query.text(0), std::move(given), query.number(2), query.number(3), query.number(4)});
   }
 }
 
+Result<std::vector<Token>> Registry::tokens() {
+  TENON_ASSIGN(std::vector<Token> tokens, allTokens());
+  std::erase_if(tokens, [&](const Token &token) {
+    return !std::ranges::all_of(token.rights.grants, [&](const Grant &grant) {
+      return rights.allow(Role::Read, grant.space);
+    });
+  });
+  return tokens;
+}
+
 Status Registry::revokeToken(const std::string &name) {
-  TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin));
+  TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
+  TENON_TRY(identify());
   TENON_ASSIGN(std::vector<Token> present, tokens());
   std::vector<Token>::iterator token = std::ranges::find(present, name, &Token::name);
   if (token == present.end() || token->revoked != 0) {
@@ -151,14 +184,17 @@ Status Registry::revokeToken(const std::string &name) {
                          fmt::format("there is no token '{}'", checkName(name).isOk() ? name : ""),
                          "`tenon registry token list` has them");
   }
-  bool isLast = token->role == nameOf(Role::Admin) &&
-                std::ranges::count_if(present, [](const Token &each) {
-                  return each.revoked == 0 && each.role == nameOf(Role::Admin);
-                }) == 1;
+  for (const Grant &grant : token->rights.grants) {
+    TENON_TRY(allow(Role::Admin, grant.space));
+  }
+  bool isLast = isLasting(token->rights) && std::ranges::count_if(present, [](const Token &each) {
+                                              return each.revoked == 0 && isLasting(each.rights);
+                                            }) == 1;
   if (isLast) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("'{}' is the last token with the role admin", name),
-                         "add another one first");
+    return Status::error(
+        ErrorId::BadArgument,
+        fmt::format("'{}' is the last token with the role admin of everything, for ever", name),
+        "add another one first");
   }
   TENON_ASSIGN(int64_t time, now());
   TENON_TRY(Query(*database, "UPDATE token SET revoked = $1 WHERE name = $2", time, name).run());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/architecture.svg: the folders of docs/folders.md in layers, arrows by the `#include` lines of their files.
+"""Draws docs/explanation/architecture.svg: the folders of docs/explanation/folders.md in layers, arrows by the `#include` lines of their files.
 
     scripts/architecture.py            writes the picture
     scripts/architecture.py --check    exits with 1 if it is not what it would write
@@ -17,7 +17,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs/architecture.svg"
+PICTURE = ROOT / "docs/explanation/architecture.svg"
 PANELS = ["tools", "bindings", "examples", "compiler", "server", "registry", "runtime", "include", "engine", "support"]
 # Python opens the libraries by ctypes: it includes no header, but follows them.
 WITHOUT_INCLUDES = [("bindings", "include")]
@@ -28,7 +28,7 @@ BOX, LETTERS, LINE, MARGIN, GAP, ROW_GAP, TITLE = 186, 27, 15, 12, 16, 36, 44
 
 def descriptions():
     """{folder: what it holds} of the map, without Markdown."""
-    rows = re.findall(r"^\| `([^`]+)/` \| (.*) \|$", (ROOT / "docs/folders.md").read_text(), re.M)
+    rows = re.findall(r"^\| `([^`]+)/` \| (.*) \|$", (ROOT / "docs/explanation/folders.md").read_text(), re.M)
     return {name: text.replace("`", "") for name, text in rows}
 
 
@@ -224,7 +224,7 @@ def main():
     if "--check" not in sys.argv:
         PICTURE.write_text(picture())
     elif not PICTURE.exists() or PICTURE.read_text() != picture():
-        sys.exit("docs/architecture.svg: draw it anew with scripts/architecture.py")
+        sys.exit("docs/explanation/architecture.svg: draw it anew with scripts/architecture.py")
 
 
 if __name__ == "__main__":

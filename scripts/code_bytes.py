@@ -5,7 +5,7 @@
     scripts/code_bytes.py --tenon build/dev/bin/tenon --against before.json
 
 For changes that must not change code: the second call names every variant whose code, and every one whose plan alone, differs,
-and fails if code does. Relies on the table of sections (docs/engine-format.md).
+and fails if code does. Relies on the table of sections (docs/reference/engine-format.md).
 """
 
 import argparse

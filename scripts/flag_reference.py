@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the flags of the verbs: docs/flags.md, and the flags that a pipeline's steps take.
+"""Writes what follows from the flags of the verbs: docs/reference/flags.md with its pages, and the flags that a pipeline's steps take.
 
     scripts/flag_reference.py            writes them
     scripts/flag_reference.py --check    exits with 1 if they are not what it would write
@@ -15,9 +15,18 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE, STEPS = ROOT / "docs/flags.md", ROOT / "bindings/python/tenon/pipeline/_flags.py"
+PAGE, STEPS = ROOT / "docs/reference/flags.md", ROOT / "bindings/python/tenon/pipeline/_flags.py"
 TENON = pathlib.Path(os.environ.get("TENON_BUILD_DIR", ROOT / "build/dev")) / "bin/tenon"
 NOTE = "Written by scripts/flag_reference.py"
+# The pages beside flags.md: the end of the name, the title, the verbs.
+PAGES = {
+    "compile": ("Flags to compile and inspect", ["doctor", "inspect", "check", "compile", "explain"]),
+    "optimize": ("Flags to quantize, prune and tune", ["quantize", "prune", "tune", "cache"]),
+    "run": ("Flags to run and measure", ["run", "bench", "profile"]),
+    "compare": ("Flags to compare and debug", ["accuracy", "compare", "debug"]),
+    "registry": ("Flags of the registry and of signatures", ["registry", "sign", "verify"]),
+    "serve": ("Flags to serve, and of help", ["serve", "help"]),
+}
 
 
 def verbs_of(tool):
@@ -51,12 +60,20 @@ def section(verb, common, level="##"):
     return text + "".join(section(part, common, level + "#") for part in verb["verbs"])
 
 
-def page(verbs):
+def pages(verbs):
+    """{path: text}: the first page with what all verbs take, and one for each group of verbs."""
     common = [flag for flag in verbs[0]["flags"] if all(flag in verb["flags"] for verb in verbs)]
-    text = f"# The flags\n\n<!-- {NOTE}. -->\n\nAll that the verbs of `tenon` take, as `tenon help VERB` says it; `tenon help --json` gives the same as data, and\n"
-    text += "`tenon help --completion bash` (zsh, fish) a script for the shell. What holds for all verbs: [the command line](command-line.md).\n\n"
-    text += "## Every verb\n\n" + table("flag", [row(flag["names"], flag) for flag in common])
-    return (text + "".join(section(verb, common) for verb in verbs)).rstrip() + "\n"
+    by_name = {verb["verb"]: verb for verb in verbs}
+    assert sorted(by_name) == sorted(name for _, names in PAGES.values() for name in names), "PAGES has each verb once"
+    first = f"# Flags\n\n<!-- {NOTE}. -->\n\nThese pages list the flags of each verb. The same in the shell:\n\n```\ntenon help compile\n```\n\n"
+    first += "`tenon help --json` gives the flags as data, and `tenon help --completion bash` (zsh, fish) a completion script. [The command line](command-line.md) has the rules for all verbs.\n\n"
+    first += "| page | verbs |\n|---|---|\n"
+    first += "".join(f"| [{title}]({PAGE.stem}-{end}.md) | {', '.join(f'`{name}`' for name in names)} |\n" for end, (title, names) in PAGES.items())
+    texts = {PAGE: first + "\n## Flags of each verb\n\n" + table("flag", [row(flag["names"], flag) for flag in common]).rstrip() + "\n"}
+    for end, (title, names) in PAGES.items():
+        text = f"# {title}\n\n<!-- {NOTE}. -->\n\n[Flags]({PAGE.name}) lists the other verbs, and the flags that each verb takes.\n\n"
+        texts[PAGE.with_name(f"{PAGE.stem}-{end}.md")] = (text + "".join(section(by_name[name], common) for name in names)).rstrip() + "\n"
+    return texts
 
 
 def options(flag):
@@ -77,13 +94,13 @@ def steps(verbs):
 def main():
     verbs = verbs_of(TENON)
     stale = []
-    for path, text in ((PAGE, page(verbs)), (STEPS, steps(verbs))):
+    for path, text in {**pages(verbs), STEPS: steps(verbs)}.items():
         if not path.exists() or path.read_text() != text:
             stale.append(path)
         if "--check" not in sys.argv:
             path.write_text(text)
     if "--check" in sys.argv and stale:
-        sys.exit(f"{', '.join(str(path.relative_to(ROOT)) for path in stale)}: write them anew with scripts/flag_reference.py")
+        sys.exit(f"{', '.join(str(path.relative_to(ROOT)) for path in stale)}: write them again with scripts/flag_reference.py")
 
 
 if __name__ == "__main__":

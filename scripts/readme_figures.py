@@ -20,11 +20,11 @@ BEGIN, END = "<!-- Written by scripts/readme_figures.py. -->\n", "<!-- End of wh
 
 # (what, kind of page, its row of the machine, columns of the case, column of the ratio, against)
 KINDS = [
-    ("nets of torchvision, timm and transformers, FP32, batch 1", "nets-cpu", "machine", ["net"], "better peer / Tenon", "the better of ONNX Runtime and OpenVINO"),
-    ("models that Python packages ship", "real-models", "machine", ["package", "model"], "times", "ONNX Runtime"),
+    ("models of torchvision, timm and transformers, FP32, batch 1", "nets-cpu", "machine", ["net"], "better peer / Tenon", "the better of ONNX Runtime 1.32.0 and OpenVINO 2026.4.1"),
+    ("models that Python packages ship", "real-models", "machine", ["package", "model"], "times", "ONNX Runtime 1.31.1"),
     ("published programs, with all that they do around their models", "programs", "machine", ["program"], "times as fast", "ONNX Runtime"),
-    ("nets and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "the better of eager PyTorch in a CUDA graph and Inductor"),
-    ("BERT, ResNet-50, ViT, Llama-shaped decoding, fp16 and bf16", "h200", "machine", ["case"], "best of all / tenon's", "the best of eager, CUDA graphs and max-autotune"),
+    ("models and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "the better of torch 2.11.0 in a CUDA graph and Inductor"),
+    ("BERT, ResNet-50, ViT, Llama-shaped decoding, fp16 and bf16", "h200", "machine", ["case"], "best of all / tenon's", "the best of torch 2.11.0 eager, in a CUDA graph and by max-autotune"),
 ]
 
 
@@ -55,6 +55,9 @@ def rows():
     for what, kind, machine, names, column, against in KINDS:
         page = newest(kind)
         text = page.read_text()
+        for said in re.findall(r"(?:ONNX Runtime|OpenVINO|torch) [\d.]+", against):
+            if said not in text:
+                sys.exit(f"{page.name} does not say {said}")
         place = re.search(rf"^\| {machine} \| (?:one )?([^,;|(]*)", text, re.M)[1].split(" with ")[0].strip()
         yield what, page, place, against, sorted(cases(text, names, column), key=lambda case: case[1])
 
@@ -72,6 +75,13 @@ WIDTH, LEFT, RIGHT, TOP = 860, 20, 20, 44
 LOW, HIGH = 0.25, 16.0
 STEP, TALLEST = 5, 22  # pixels between two dots, dots of a pile at most
 
+STYLE = """<style>
+.paper { fill: #ffffff } text { fill: #1c2430 } .grid { stroke: #dddddd } .one { stroke: #555555 } .faster { fill: #1a8a4a } .slower { fill: #c4500b }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #0d1117 } text { fill: #e6ebf2 } .grid { stroke: #30363d } .one { stroke: #a3b0c6 } .faster { fill: #5fc183 } .slower { fill: #f0883e }
+}
+</style>"""
+
 
 def across(ratio):
     return LEFT + (WIDTH - LEFT - RIGHT) * math.log(min(max(ratio, LOW), HIGH) / LOW) / math.log(HIGH / LOW)
@@ -83,8 +93,8 @@ def dots(found, bottom):
     for name, ratio in found:
         slot = round(across(ratio) / STEP)
         piles[slot] = min(piles.get(slot, 0) + 1, TALLEST)
-        colour = "#1a8a4a" if ratio >= 1 else "#c4500b"
-        parts.append((STEP * slot, piles[slot], f'r="2.4" fill="{colour}"><title>{html.escape(name)}: {ratio:.2f}</title></circle>'))
+        kind = "faster" if ratio >= 1 else "slower"
+        parts.append((STEP * slot, piles[slot], f'r="2.4" class="{kind}"><title>{html.escape(name)}: {ratio:.2f}</title></circle>'))
     height = STEP * max(piles.values())
     return height, [f'<circle cx="{x}" cy="{bottom + height - STEP * level}" {rest}' for x, level, rest in parts]
 
@@ -98,11 +108,11 @@ def plot(all_rows):
         bottom += height + 36
     grid = []
     for ratio in (0.25, 0.5, 1, 2, 4, 8, 16):
-        stroke = "#333" if ratio == 1 else "#ddd"
-        grid.append(f'<path d="M{across(ratio):.1f} {TOP - 14}V{bottom - 12}" stroke="{stroke}"/>'
-                    f'<text x="{across(ratio):.1f}" y="{bottom + 4}" text-anchor="middle" fill="#555">{ratio:g}</text>')
+        kind = "one" if ratio == 1 else "grid"
+        grid.append(f'<path class="{kind}" d="M{across(ratio):.1f} {TOP - 14}V{bottom - 12}"/>'
+                    f'<text x="{across(ratio):.1f}" y="{bottom + 4}" text-anchor="middle">{ratio:g}</text>')
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 12}" font-family="sans-serif" font-size="12">',
-            f'<rect width="{WIDTH}" height="{bottom + 12}" fill="white"/>',
+            STYLE, f'<rect class="paper" width="{WIDTH}" height="{bottom + 12}"/>',
             f'<text x="{LEFT}" y="18" font-size="14">Times as fast as the peer: each dot is a case</text>']
     return "\n".join([*head, *grid, *strips, "</svg>"]) + "\n"
 

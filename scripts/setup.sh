@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
-# `torch`, `programs`, `serving`, `registry`, `signing`, `deploy`, `platform` and `triton` also .venv-torch, .venv-programs and so on, which only
+# `torch`, `programs`, `serving`, `registry`, `signing`, `deploy`, `docs`, `platform` and `triton` also .venv-torch, .venv-programs and so on, which only
 # tests need; the last one also gets Triton's perf_analyzer. With `emulators` QEMU for Arm and RISC-V in .qemu, for tests of code for those.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
@@ -113,6 +113,7 @@ for wanted in "$@"; do
   registry) make_environment .venv-registry scripts/requirements-registry.txt ;;
   signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   deploy) install_deploy ;;
+  docs) make_environment .venv-docs scripts/requirements-docs.txt --no-deps ;;
   emulators) install_emulators ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   triton)

@@ -38,8 +38,8 @@ tenon = tenon.torch:backend
 
 
 def notices():
-    """{name in the wheel: path} of the licence texts of what is linked in, which docs/third-party.md lists."""
-    packages = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/third-party.md").read_text(), re.M)
+    """{name in the wheel: path} of the licence texts of what is linked in, which docs/reference/third-party.md lists."""
+    packages = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/third-party.md").read_text(), re.M)
     paths = {package: pathlib.Path("/usr/share/doc") / package / "copyright" for package in packages}
     return {f"third-party/{package}": path for package, path in paths.items() if path.exists()}
 
@@ -116,6 +116,8 @@ def pack(build_folder, output):
         wheel.add(place, path.read_bytes())
     for place, path in BINARIES.items():
         wheel.add(place, stripped(pathlib.Path(build_folder) / path), executable=True)
+    for path in sorted((ROOT / "docs").rglob("*.md")):  # what `tenon help` names
+        wheel.add(f"tenon/{path.relative_to(ROOT)}", path.read_bytes())
     info = f"tenon-{version()}.dist-info"
     wheel.add(f"{info}/METADATA", metadata())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")

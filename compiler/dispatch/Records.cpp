@@ -1,4 +1,4 @@
-// The decision records as JSON; the schema is in docs/explain.md.
+// The decision records as JSON; the schema is in docs/reference/explain.md.
 // Relies on llvm/Support/JSON, which keeps the order of arrays and sorts keys.
 #include "compiler/dispatch/Records.h"
 

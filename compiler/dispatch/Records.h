@@ -1,6 +1,6 @@
 // The decision records of dispatch: which regions exist and why, and for every edge between two
-// regions why it was not fused. The engine carries them as the record "fusion" (docs/explain.md);
-// no MLIR in this header.
+// regions why it was not fused. The engine carries them as the record "fusion"
+// (docs/reference/explain.md); no MLIR in this header.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"

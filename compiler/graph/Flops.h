@@ -1,5 +1,5 @@
 // How much arithmetic and memory traffic an operation asks for, as expressions over the module's
-// symbols: docs/graph.md has the table in words. Relies on getDims for the shapes.
+// symbols: docs/explanation/graph.md has the table in words. Relies on getDims for the shapes.
 #pragma once
 
 #include "compiler/graph/Shape.h"

@@ -1,5 +1,6 @@
-// A module of `tn` as data for people and programs: JSON by the schema of docs/graph.md, the same
-// for a model as imported and for regions. Relies on locations for names, modules and source lines.
+// A module of `tn` as data for people and programs: JSON by the schema of
+// docs/explanation/graph.md, the same for a model as imported and for regions. Relies on locations
+// for names, modules and source lines.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

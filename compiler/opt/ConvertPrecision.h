@@ -42,7 +42,8 @@ struct PrecisionRecord {
   int64_t weights = 0;          ///< converted, equal ones once
   int64_t weightBytes = 0;
 
-  /// The record "precision" (docs/explain.md). `nodesOf` gives the model nodes of a location.
+  /// The record "precision" (docs/reference/explain.md). `nodesOf` gives the model nodes of a
+  /// location.
   std::string toJson(llvm::function_ref<std::vector<std::string>(mlir::Location)> nodesOf) const;
 };
 

@@ -49,7 +49,7 @@ struct Narrowing {
   }
 };
 
-/// A region, and what the tuning store had of it (docs/tune.md).
+/// A region, and what the tuning store had of it (docs/guides/tune.md).
 enum class TunedState {
   Hit,      ///< its record is used
   NoChoice, ///< one kernel alone computes it: there is nothing to look up

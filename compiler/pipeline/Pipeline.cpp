@@ -1,6 +1,6 @@
 // The whole way, in order: a model file becomes an engine file. Read this file first;
-// docs/data-way.md is its map. Each phase is one function; what holds between two phases is checked
-// where the second begins.
+// docs/explanation/data-way.md is its map. Each phase is one function; what holds between two
+// phases is checked where the second begins.
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/dispatch/Dispatch.h"

@@ -1,5 +1,5 @@
-// The records "memory" and "placement" (docs/explain.md), written from a finished plan and the
-// builder's notes.
+// The records "memory" and "placement" (docs/reference/explain.md), written from a finished plan
+// and the builder's notes.
 #pragma once
 
 #include "compiler/plan/Arena.h"

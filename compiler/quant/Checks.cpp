@@ -83,7 +83,7 @@ Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &b
         strCat("nothing in the model can be quantized: of ", nameOf(graph.node(wide->node)), ": ",
                wide->reason, ", and quantize reads those of FP32"),
         "export the model in FP32 (module.float() before it), or convert the file by the lines of "
-        "docs/quantize.md, 'Models of FP16, BF16 and FP64'");
+        "docs/guides/quantize.md, 'Models of FP16, BF16 and FP64'");
   }
   return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
                        "'tenon inspect MODEL' shows its operations");

@@ -83,8 +83,8 @@ struct Target {
 const Target &cpuTarget(engine::CpuLevel level = engine::CpuLevel::X86_64_V3);
 /// The same part by code of another level: its features, and its rates of narrow products.
 Target atLevel(Target cpu, engine::CpuLevel level);
-/// The row of an architecture: the part of it that docs/targets.md says. Every architecture of
-/// engine/CudaArch.h has one.
+/// The row of an architecture: the part of it that docs/reference/targets.md says. Every
+/// architecture of engine/CudaArch.h has one.
 const Target &targetOf(const engine::CudaArch &arch);
 const Target &targetOf(std::string_view arch);
 

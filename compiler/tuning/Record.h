@@ -1,5 +1,5 @@
 // What was measured of the kernels that compute one problem on one device: a line of a tuning store
-// (docs/tune.md). Records are data: what is read is checked before anybody uses it.
+// (docs/guides/tune.md). Records are data: what is read is checked before anybody uses it.
 #pragma once
 
 #include "support/Result.h"

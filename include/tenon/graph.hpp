@@ -1,5 +1,5 @@
 // A thin C++ layer over graph.h, for plug-ins: the same calls, with exceptions for what fails.
-// Header-only, and nothing to link; graph.h says what each call means. docs/passes.md has a guide.
+// Header-only, and nothing to link; graph.h says what each call means. docs/guides/passes.md has a guide.
 //
 // Example (a part of examples/passes.cpp):
 //

@@ -5,7 +5,7 @@ With --door backend the models run under torch.compile(model, backend="tenon") i
 
 Relies on scripts/requirements-torch.txt (run it with .venv-torch/bin/python) and on a built tenon. One model at a time, each
 step in a process of its own with a limit on memory and time. What was exported is kept in --folder and not made again;
-results are merged into results.json, so that --only and --failed update a part of it. docs/pytorch-models.md is written from them.
+results are merged into results.json, so that --only and --failed update a part of it. docs/reference/pytorch-models.md and its tables are written from them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 
 import list as models
 from compare import TOLERANCE, error_of
-from page import page, was_run
+from page import was_run, write
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--door", choices=("export", "backend"), default="export")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/pytorch-models")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results.json")
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/pytorch-models.md")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/reference/pytorch-models.md")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", help="models whose name or family matches one")
     parser.add_argument("--failed", action="store_true", help="those that failed, and those without a result")
     parser.add_argument("--keep", action="store_true", help="keep the exported programs (40 GB) for another run")
@@ -205,7 +205,7 @@ def main():
                 results[model.name] = {**one, "backend": before["backend"]} if "backend" in before else one
             said = f"{one['failed']}: {one['reason']}: {one['message'][:200]}" if "failed" in one else f"{one['error']:.1e}"
             print(f"{model.name}: {said}", flush=True)
-            options.page.write_text(page(save(options.results, results, order), len(order)))
+            write(options.page, save(options.results, results, order), len(order))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes docs/pytorch-models.md from the results of check.py. Relies on scripts/requirements-torch.txt for the versions."""
+"""Writes docs/reference/pytorch-models.md and its pages of tables from the results of check.py. Relies on scripts/requirements-torch.txt for the versions."""
 
 import collections
 import pathlib
@@ -15,18 +15,32 @@ EXPLAINED = {
 
 HEAD = """# PyTorch models
 
-The models of `models/pytorch/list.py`, exported by `torch.export` ({versions}), compiled for this machine's CPU and compared with eager in
-float64: the largest difference relative to the largest value, which is to be at most {tolerance:g}. `models/pytorch/check.py` writes
-this page. torchvision's are at their real size, those of transformers two narrow layers; all weights are seeded.
+This page tells you whether a model like yours runs in Tenon, and what kept those that do not. Look up an architecture in its table:
 
-"Dims" says how the export declares batch and sequence: *named* is one symbol for each name, *dynamic* a symbol for each place, *automatic*
-what torch leaves open of its own accord, *static* none. With named and dynamic ones the same engine also runs other sizes, whose error
-stands in the column "other sizes". "Eager" is the error of eager in float32. Times are medians of {runs} runs on a shared machine, of one
-where a run takes seconds: an order of magnitude, not a measurement.
+{index}
 
-"Backend" is the same model under `torch.compile(model, backend="tenon")`: its error, how many graphs dynamo makes of it and how often
-it breaks them, and after the second call, with other sizes, how many graphs more.
+The models are those of `models/pytorch/list.py`. torchvision's have their real size; those of transformers have two narrow layers. All weights are seeded. `torch.export`
+exports each one ({versions}), and Tenon compiles it for the CPU. The error is the largest difference from eager in float64, relative to the largest value; it must be at most
+{tolerance:g}. `models/pytorch/check.py` writes these pages.
 """
+
+COLUMNS = """What the columns say:
+
+- **dims**: how the export declares batch and sequence. *named* is one symbol for each name, *dynamic* a symbol for each place, *automatic* what torch leaves open by itself,
+  *static* none. With named and dynamic dims the same engine also runs other sizes: **other sizes** is their error.
+- **eager**: the error of eager in float32.
+- **compile s**, **run ms**: medians of {runs} runs on a shared machine, or one run if it takes seconds. They give an order of magnitude, not a measurement.
+- **backend**: the same model under `torch.compile(model, backend="tenon")`: its error, the number of graphs that dynamo makes, its graph breaks, and after the plus the further
+  graphs of a second call with other sizes.
+"""
+
+# The pages of tables: a page's end of name, its title, and the families on it. None has more than 12,000 characters.
+PAGES = {
+    "torchvision": ("PyTorch models of torchvision", ("torchvision",)),
+    "text": ("PyTorch models of text", ("transformers text", "transformers seq2seq")),
+    "decoders": ("PyTorch decoders", ("transformers decoder", "transformers decoding step")),
+    "media": ("PyTorch models of images, sound and series", ("",)),
+}
 
 
 def versions():
@@ -106,25 +120,48 @@ def summary(families):
     return "\n".join(lines) + "\n"
 
 
-def page(results, listed, runs=5):
-    """The whole text, for a list of so many models."""
+def by_family(results):
     families = collections.defaultdict(list)
     for one in results:
         families[one["family"]].append(one)
+    return families
+
+
+def page(results, listed, index=""):
+    """The text of the first page, for a list of `listed` models."""
     ran = [one for one in results if was_run(one)]
     failed = [one for one in ran if "failed" in one]
     exported = len(ran) - sum(one["failed"] == "export" for one in failed)
     tried = [one for one in results if "backend" in one]
     wrong = [{"name": one["name"], **one["backend"]} for one in tried if "failed" in one["backend"]]
-    parts = [HEAD.format(tolerance=TOLERANCE, runs=runs, versions=versions()),
-             f"Of the list's {listed} models {len(ran)} were run, {exported} of them are exported and "
-             f"{len(ran) - len(failed)} pass. {len(tried)} were run under the backend, of which {len(tried) - len(wrong)} pass.\n",
-             summary(families)]
+    parts = [HEAD.format(tolerance=TOLERANCE, versions=versions(), index=index),
+             f"Of the list's {listed} models, {len(ran)} were run: {exported} could be exported and "
+             f"{len(ran) - len(failed)} pass. {len(tried)} were run under the backend, and {len(tried) - len(wrong)} pass.\n",
+             summary(by_family(results))]
     if failed:
-        parts.append("## What falls short\n\nReasons of step \"export\" are torch's.\n\n" + reasons(failed))
+        parts.append("## What falls short\n\nReasons of the step \"export\" come from torch.\n\n" + reasons(failed))
     if wrong:
         parts.append("## What falls short under the backend\n\n" + reasons(wrong))
     if any(one["backend"].get("breaks") for one in tried):
         parts.append("## Graph breaks\n\n" + breaks(tried))
-    parts += [f"## {family[0].upper() + family[1:]}\n\n{table(rows)}" for family, rows in families.items()]
     return "\n".join(parts)
+
+
+def tables(results, first, runs=5):
+    """The pages of tables, by their ends of name; `first` is the file name of the first page."""
+    texts = {}
+    for family, rows in by_family(results).items():
+        end, title = next((end, title) for end, (title, begins) in PAGES.items() if family.startswith(begins))
+        texts.setdefault(end, f"# {title}\n\n[PyTorch models]({first}) says how they are run, and what kept those that do not pass.\n\n{COLUMNS.format(runs=runs)}")
+        texts[end] += f"\n## {family[0].upper() + family[1:]}\n\n{table(rows)}"
+    return texts
+
+
+def write(path, results, listed):
+    """Writes all pages: `path` and, beside it, those of tables."""
+    texts = tables(results, path.name)
+    names = {end: f"{path.stem}-{end}.md" for end in texts}
+    index = "\n".join(f"- [{PAGES[end][0]}]({name})" for end, name in names.items())
+    path.write_text(page(results, listed, index))
+    for end, name in names.items():
+        (path.parent / name).write_text(texts[end])

@@ -1,10 +1,12 @@
 // Matches targets segment by segment, decoded after they are split, so that an encoded slash never
-// makes two segments of one.
+// makes two segments of one: it stands in the name of a model, or in a name that nothing has.
 
 #include "server/protocol/Routes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tenon::server {
@@ -132,12 +134,13 @@ Result<std::string> decodeSegment(std::string_view segment) {
       i += 2;
     }
     unsigned char byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '/' || c == '\\') {
-      return badTarget("a control character or an encoded slash");
+    if (byte < 0x20 || byte == 0x7f || c == '\\') {
+      return badTarget("a control character or a backslash");
     }
     text += c;
   }
-  if (text == "." || text == "..") {
+  std::string between = '/' + text + '/';
+  if (between.find("/./") != text.npos || between.find("/../") != text.npos) {
     return badTarget("a part of it is '.' or '..'");
   }
   return text;
@@ -170,11 +173,14 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   match.route = &route;
   match.operation = route.operation;
   std::string_view path = route.path;
+  size_t parts = static_cast<size_t>(std::ranges::count(path, '/')) + 1;
+  size_t more = segments.size() - std::min(parts, segments.size()); // of the model's name
   for (size_t i = 0; i < segments.size(); ++i) {
     size_t slash = path.find('/');
     std::string_view part = path.substr(0, slash);
     if (part == "{model}" && !segments[i].empty()) {
-      match.model = segments[i];
+      match.model = fmt::format("{}", fmt::join(segments.subspan(i, more + 1), "/"));
+      i += more;
     } else if (part == "{version}" && !segments[i].empty()) {
       match.version = segments[i];
     } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
@@ -194,20 +200,26 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
 std::span<const Route> allRoutes() { return kRoutes; }
 
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) {
-  bool otherMethod = false;
   TENON_ASSIGN(std::vector<std::string> segments, splitTarget(target));
-  RouteMatch match;
+  RouteMatch match, best;
+  bool isFound = false; // with the method that is asked for
   for (const Route &route : kRoutes) {
-    if (route.transport != Http || !matches(route, segments, match)) {
+    if (route.transport != Http || !matches(route, segments, match) ||
+        (best.route && match.model.size() > best.model.size())) {
       continue;
     }
     // HEAD is answered as GET, and its reply written without the body.
-    if (nameOf(route.method) == (method == "HEAD" ? "GET" : method)) {
-      return match;
+    bool isMethod = nameOf(route.method) == (method == "HEAD" ? "GET" : method);
+    bool isShorter = !best.route || match.model.size() < best.model.size();
+    if (isShorter || (isMethod && !isFound)) {
+      best = match;
+      isFound = isMethod;
     }
-    otherMethod = true;
   }
-  if (otherMethod) {
+  if (isFound) {
+    return best;
+  }
+  if (best.route) {
     return Status::error(ErrorId::NoSuchRoute,
                          fmt::format("the path takes another method than {}", method.substr(0, 32)),
                          "`tenon serve --routes` lists paths and methods");

@@ -56,8 +56,8 @@ enum class Operation : uint8_t {
 
 struct Route {
   Method method;
-  /// Segments between slashes; {model}, {version} and {region} match one segment each. In gRPC,
-  /// service and method.
+  /// Segments between slashes; {version} and {region} match one segment each, {model} one or more:
+  /// a name in namespaces, team/model. In gRPC, service and method.
   std::string_view path;
   Operation operation;
   Transport transport = Transport::Http;
@@ -81,9 +81,11 @@ struct RouteMatch : Question {
   const Route *route = nullptr;
 };
 
-/// Finds the route of a request's target; a query is ignored. TN0809 when no path matches, or when
-/// one does with another method; TN0806 for a target that is not valid: encoded slashes and control
-/// characters, dots alone.
+/// Finds the route of a request's target; a query is ignored. Of several the one with the shortest
+/// name of a model: v2/models/a/ready asks whether 'a' is ready. A model whose own name ends so is
+/// named by a segment with encoded slashes, v2/models/a%2Fready. TN0809 when no path matches, or
+/// when one does with another method; TN0806 for a target that is not valid: control
+/// characters, parts of dots alone.
 Result<RouteMatch> matchRoute(std::string_view method, std::string_view target);
 /// The route of a gRPC call: `path` is "/SERVICE/METHOD", matched as it stands. TN0809.
 Result<RouteMatch> matchGrpcRoute(std::string_view path);

@@ -222,7 +222,9 @@ Result<RegistryRepository::Wanted> RegistryRepository::wanted() {
   if (!selection.everywhere.empty()) {
     TENON_ASSIGN(auto everywhere, registry.objectsAt(selection.everywhere));
     for (const auto &[name, at] : everywhere) {
-      versions.try_emplace(name, std::vector<int64_t>{at});
+      if (name.starts_with(selection.space)) {
+        versions.try_emplace(name, std::vector<int64_t>{at});
+      }
     }
   }
   return versions;

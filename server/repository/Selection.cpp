@@ -34,7 +34,7 @@ std::string Selection::text() const {
     texts.push_back(each.text());
   }
   if (!everywhere.empty()) {
-    texts.push_back("@" + everywhere);
+    texts.push_back(space + "@" + everywhere);
   }
   return fmt::format("{}", fmt::join(texts, " "));
 }
@@ -45,7 +45,7 @@ std::vector<registry::Reference> Selection::of(const std::string &model) const {
   std::vector<registry::Reference> followed;
   std::ranges::copy_if(named, std::back_inserter(followed),
                        [&](const registry::Reference &each) { return each.name == name; });
-  if (followed.empty() && !everywhere.empty()) {
+  if (followed.empty() && !everywhere.empty() && model.starts_with(space)) {
     followed.push_back({model, 0, everywhere});
   }
   return followed;
@@ -71,13 +71,17 @@ Result<Selection> parseSelection(std::span<const std::string> models, const std:
           "put the engines into one folder, and serve that");
     }
     std::string what = each.substr(kRegistryScheme.size());
-    if (what.starts_with('@')) {
-      TENON_TRY(registry::checkAlias(what.substr(1)));
+    size_t mark = what.find('@');
+    if (mark == 0 || (mark != what.npos && what[mark - 1] == '/')) {
+      if (mark != 0) {
+        TENON_ASSIGN(selection.space, registry::parseNamespace(what.substr(0, mark)));
+      }
+      TENON_TRY(registry::checkAlias(what.substr(mark + 1)));
       if (!selection.everywhere.empty()) {
         return Status::error(ErrorId::BadArgument, "one alias is followed everywhere, not two",
                              "name the others: registry:NAME@ALIAS");
       }
-      selection.everywhere = what.substr(1);
+      selection.everywhere = what.substr(mark + 1);
       continue;
     }
     TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));

@@ -21,6 +21,7 @@ struct Selection {
   /// name none, the others what traffic gives them.
   std::vector<registry::Reference> named;
   std::string everywhere; ///< an alias: of every object that has it the engine is served
+  std::string space;      ///< "team/": of `everywhere`, only objects of this namespace
   std::vector<std::pair<std::string, std::string>> tags; ///< that versions of `everywhere` have
 
   /// As it was written, for people.
@@ -31,8 +32,8 @@ struct Selection {
   std::optional<registry::Reference> only() const;
 };
 
-/// `models` are registry:NAME@ALIAS or registry:@ALIAS, `select` is KEY=VALUE,KEY=VALUE or empty.
-/// TN1004 for a reference that names no alias; TN0105.
+/// `models` are registry:NAME@ALIAS, registry:@ALIAS or registry:NAMESPACE/@ALIAS, `select` is
+/// KEY=VALUE,KEY=VALUE or empty. TN1004 for a reference that names no alias; TN0105.
 Result<Selection> parseSelection(std::span<const std::string> models, const std::string &select);
 
 } // namespace tenon::server

@@ -21,7 +21,7 @@ namespace tenon::server {
 /// Where the policy names none, that is 1e-10 for F64, 1e-4 for F32, 2.5e-3 for F16 and 2e-2 for
 /// BF16 and floats of 8 bits, the coarsest of the types that the engine computes in: kernels for
 /// other sizes add in another order, and so far an engine may lie from the model itself
-/// (docs/accuracy.md), alone or batched.
+/// (docs/guides/accuracy.md), alone or batched.
 ///
 /// The second look takes at most a second, half of the time since `loadBegan`, and the policy's
 /// memory, but for one row; what it has not seen by then it leaves to the record.

@@ -1,6 +1,6 @@
 // Runs ONNX's test suites, or the operator table, through compiled code: one row a case, a summary,
-// and the comparison with the list of expected failures. See docs/data-way.md for what a case
-// passes through.
+// and the comparison with the list of expected failures. See docs/explanation/data-way.md for what
+// a case passes through.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/conformance/Case.h"

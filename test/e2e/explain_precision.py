@@ -249,8 +249,8 @@ class OfOneSizeAndLevel(ToolTest):
         self.assertGreater(compared, 1)
 
     def test_example_of_the_page(self):
-        """docs/explain.md shows these engines; times are of a machine."""
-        page = (SOURCE / "docs/explain.md").read_text()
+        """docs/reference/explain-precision.md shows these engines; times are of a machine."""
+        page = (SOURCE / "docs/reference/explain-precision.md").read_text()
         shown = page.split("```\n$ tenon explain precision fat.tenon")[1].split("```")[0].split("$ tenon explain precision fat.tenon")
         for part in shown:
             options, wanted = part.split("\n", 1)

@@ -134,8 +134,8 @@ class Quantize(ToolTest):
 
     @unittest.skipUnless(PICTURES.exists(), "dataset-fashion-mnist is not installed")
     def test_page(self):
-        """docs/quantize.md as it stands."""
-        page = (SOURCE / "docs/quantize.md").read_text()
+        """docs/guides/quantize.md and docs/explanation/quantize-methods.md as they stand."""
+        page = (SOURCE / "docs/guides/quantize.md").read_text() + (SOURCE / "docs/explanation/quantize-methods.md").read_text()
         folder = self.folder / "page"
         folder.mkdir()
         shutil.copy(CNN, folder / "model.onnx")
@@ -398,7 +398,7 @@ class Quantize(ToolTest):
 
     def test_models_of_other_floats(self):
         """They are refused with a hint, and the lines of the page make what is taken of them."""
-        lines = (SOURCE / "docs/quantize.md").read_text().split("## Models of FP16, BF16 and FP64")[1].split("```python\n")[1].split("```")[0]
+        lines = (SOURCE / "docs/guides/quantize.md").read_text().split("## Models of FP16, BF16 and FP64")[1].split("```python\n")[1].split("```")[0]
         random = np.random.default_rng(5)
         weights = {name: (random.standard_normal((64, 64)) * 0.1).astype(np.float32) for name in ("a", "b", "c")}
         x = random.standard_normal((8, 64)).astype(np.float32)

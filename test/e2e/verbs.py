@@ -4,6 +4,8 @@ Relies on onnxruntime as the peer for numbers and on onnx for models that are wr
 """
 
 import json
+import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -67,6 +69,7 @@ class Usage(ToolTest):
             one = self.json("help", verb["verb"])
             self.assertEqual((verb, self.succeed(verb["verb"], "--help").stdout), ({key: one[key] for key in verb}, one["page"]))
             self.assertTrue(verb["summary"] and verb["examples"], verb["verb"])
+            self.assertTrue((pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / re.search(r"^Page: (docs/\S+)$", one["page"], re.M)[1]).exists(), verb["verb"])
             # All that the page has, and nothing more; what is hidden there is hidden here.
             page = re.findall(r"^  (-[^ =]*)", one["page"], re.M)
             self.assertEqual(page, [",".join(flag["names"]) for flag in verb["flags"]])

@@ -27,7 +27,7 @@ FORMS = {
     "dynamic": ["--dynamic"], "per_tensor": ["--dynamic", "--per-tensor"],
     "w8": ["--weights-only", "8"], "w4": ["--weights-only", "4"], "w4_qdq": ["--weights-only", "4", "--int4-form", "qdq"],
 }
-# What docs/quantize.md names of a runtime: ONNX Runtime turns a table that a head shares with an embedding, and rounds activations too.
+# What docs/guides/quantize.md names of a runtime: ONNX Runtime turns a table that a head shares with an embedding, and rounds activations too.
 KNOWN = {("w8", "onnxruntime"): {"y_head"}}
 # of these no sample says anything
 BLIND = {"dynamic", "per_tensor", "w8", "w4", "w4_qdq"}
@@ -320,7 +320,7 @@ class WrittenForms(ToolTest):
             self.succeed("run", "narrow.onnx", "--inputs", "in.npz", "-o", "out.npz", "--quiet")
             return np.load(self.folder / "out.npz")
 
-        # OpenVINO and, without VNNI, OpenVINO and ONNX Runtime round activations too where only weights are small, unless told (docs/quantize.md).
+        # OpenVINO and, without VNNI, OpenVINO and ONNX Runtime round activations too where only weights are small, unless told (docs/guides/quantize.md).
         options = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
         runs = {"tenon": tenon, "onnxruntime": lambda: in_onnxruntime(path, inputs, LEVELS.ORT_ENABLE_ALL), "unoptimized": lambda: in_onnxruntime(path, inputs, LEVELS.ORT_DISABLE_ALL)}
         if openvino:

@@ -1,4 +1,4 @@
-"""Installs the build into a prefix, moves that elsewhere and builds the examples against it by the blocks of docs/installing.md.
+"""Installs the build into a prefix, moves that elsewhere and builds the examples against it by the blocks of docs/guides/installing.md.
 
 Relies on the built targets tenon_runtime, tenon_compiler and tenon_launcher, and on onnx for the model of the examples.
 """
@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
-PAGE = (SOURCE / "docs/installing.md").read_text()
+PAGE = (SOURCE / "docs/guides/installing.md").read_text()
 # A program that compiles models: the model's path to the number of bytes of its engine.
 COMPILES = r"""
 #include <stdio.h>

@@ -1,5 +1,5 @@
 """Checks that docs/ops/tn.md is what the .td files say now, that each operation is described, and that
-docs/adding-an-op.md quotes the files as they are.
+docs/guides/adding-an-op.md quotes the files as they are.
 
 Relies on the command line that it is given: mlir-tblgen with the .td file as its last argument, text on stdout.
 """
@@ -52,7 +52,7 @@ class OpDocs(unittest.TestCase):
         self.assertEqual([], undescribed(page))
 
     def test_quotations(self):
-        page = (SOURCE / "docs/adding-an-op.md").read_text()
+        page = (SOURCE / "docs/guides/adding-an-op.md").read_text()
         self.assertEqual(6, len(quotations(page)))
         self.assertEqual([], misquotations(page))
         planted = "`compiler/graph/TnOps.td`\n\n```\ndef Tn_TriluOp\n...\ndef Tn_GoneOp\n```\n"

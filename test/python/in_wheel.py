@@ -1,6 +1,6 @@
 """Runs a test script in an environment made from the wheel: `in_wheel.py SCRIPT [PYTHON [ARGUMENT...]]`.
 
-Without PYTHON the environment is a new one with the wheel, numpy and PyYAML only, kept in the build folder until the wheel
+Without PYTHON, or where it is "clean", the environment is a new one with the wheel, numpy and PyYAML only, kept in the build folder until the wheel
 changes. With PYTHON, which has torch, the wheel is unpacked beside it; without that program the test is skipped. The models
 are made here, since the environment has no onnx. Relies on the target `wheel` being built.
 """
@@ -58,7 +58,7 @@ def unpacked(path, stamp):
 
 def main():
     script, *rest = sys.argv[1:]
-    torch, arguments = rest[:1], rest[1:]
+    torch, arguments = [python for python in rest[:1] if python != "clean"], rest[1:]
     variables = {**os.environ, "TENON_MODELS": str(FOLDER / "models"), "XDG_CACHE_HOME": str(FOLDER / "cache")}
     if torch and not pathlib.Path(torch[0]).exists():
         print(f"{script}: skipped, since {torch[0]} is missing: scripts/setup.sh makes it\n\nOK (skipped=1)")

@@ -19,7 +19,7 @@ SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 RATE = 16000
 LINES = [("Tenon compiles trained models", 32), ("Invoice 2026-11-25   Total 1,284.50", 28), ("one file comes out: the engine", 24)]
 FILES = ["README.md", "LICENSE", "Makefile", "CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "scripts/setup.sh", "scripts/demo.py",
-         "docs/architecture.svg", "examples/c_api.c", "examples/cpp_api.cpp", "tools/view/page/page.js", "tools/view/page/page.css",
+         "docs/explanation/architecture.svg", "examples/c_api.c", "examples/cpp_api.cpp", "tools/view/page/page.js", "tools/view/page/page.css",
          "tools/view/page/page.html", "models/fashion_cnn.onnx"]
 
 

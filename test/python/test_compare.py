@@ -221,7 +221,7 @@ class Models(unittest.TestCase):
         self.assertIn("set TENON_PYTHON", done.stderr)
 
     def test_table_of_contenders(self):
-        page = (pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "docs/compare.md").read_text()
+        page = (pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "docs/guides/compare.md").read_text()
         for name in list(contenders.TABLE)[1:]:
             self.assertIn(f"| {name} | ", page)
         self.assertEqual(_measure._chosen(["eager", "tenon", "eager"], "cpu"), ["tenon", "eager"])

@@ -292,16 +292,13 @@ class QuickStart(unittest.TestCase):
         text = (SOURCE / "README.md").read_text()
         section = text[text.index("## Quick start") :].split("\n## ")[0].split("\n", 1)[1]
         blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.S)
-        self.assertEqual(["sh", "python", "cpp", "sh"], [kind for kind, _ in blocks if kind])
+        self.assertEqual(["sh", "python"], [kind for kind, _ in blocks if kind])
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(SOURCE / "models/fashion_cnn.onnx", pathlib.Path(folder) / "model.onnx")
             path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
             for kind, code in blocks:
-                if kind == "cpp":
-                    (pathlib.Path(folder) / re.match("// (.*)", code)[1]).write_text(code)
-                elif kind:
-                    shell = ["bash", "-e", "-c", 'c++() { clang++-22 "$@"; }\n' + code]
-                    command = shell if kind == "sh" else [sys.executable, "-c", code]
+                if kind:
+                    command = ["bash", "-e", "-c", code] if kind == "sh" else [sys.executable, "-c", code]
                     done = subprocess.run(
                         command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
                     )

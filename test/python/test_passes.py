@@ -107,10 +107,10 @@ class Examples(unittest.TestCase):
 
 
 class Guide(unittest.TestCase):
-    """docs/passes.md runs as it stands, with a model beside it."""
+    """docs/guides/passes.md runs as it stands, with a model beside it."""
 
     def blocks(self, kind):
-        return "".join(re.findall(rf"^```{kind}\n(.*?)^```", (SOURCE / "docs/passes.md").read_text(), re.M | re.S))
+        return "".join(re.findall(rf"^```{kind}\n(.*?)^```", (SOURCE / "docs/guides/passes.md").read_text(), re.M | re.S))
 
     def output(self, *command):
         with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,12 @@ class Wheel(unittest.TestCase):
         self.assertIn(b"Apache License", text)
         self.assertIn(b"LLVM Exceptions", text)
         notices = [name for name in self.archive.namelist() if "/third-party/" in name]
-        self.assertEqual(len(notices), (SOURCE / "docs/third-party.md").read_text().count("\n| `"))
+        self.assertEqual(len(notices), (SOURCE / "docs/reference/third-party.md").read_text().count("\n| `"))
+
+    def test_pages(self):
+        """The pages that `tenon help` names are in the wheel."""
+        names = self.archive.namelist()
+        self.assertEqual([], [page for page in (SOURCE / "docs").rglob("*.md") if f"tenon/{page.relative_to(SOURCE)}" not in names])
 
     def test_record(self):
         (record,) = [name for name in self.archive.namelist() if name.endswith("/RECORD")]

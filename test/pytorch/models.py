@@ -64,15 +64,26 @@ class Judgement(unittest.TestCase):
                 {"name": "c", "family": "g", "failed": "export", "reason": "no", "message": ""},
                 {"name": "d", "family": "g", "backend": {"failed": "run", "reason": "died", "message": ""}}]
         text = page.page(rows, 4)
-        self.assertIn("Of the list's 4 models 3 were run, 2 of them are exported and 1 pass.", text)
+        self.assertIn("Of the list's 4 models, 3 were run: 2 could be exported and 1 pass.", text)
         self.assertIn("| check | op: why | 1: b |", text)
         self.assertIn("| f | 2 | 2 | 1 | 1 | 1 | 2 |", text)
         self.assertIn("| g | 1 | 0 | 0 | 1 | 0 | 0 |", text)
-        self.assertIn("2.0e-06, 2 graphs + 1, 2 breaks |", text)
         self.assertRegex(text, r"\| Dynamic shape operator: data decides .* \| m.py:3 \| 1: a \|")
         self.assertIn("| a list: unexplained | m.py:4 | 1: a |", text)
         self.assertIn("| run | died | 1: d |", text)
         self.assertNotIn("falls short", page.page(rows[:1], 1))
+        self.assertIn("2.0e-06, 2 graphs + 1, 2 breaks |", page.tables(rows, "first.md")["media"])
+
+    def test_pages_are_those_of_the_results(self):
+        """Those in docs are what page.py writes of results.json, and none is long."""
+        results = json.loads((MODELS / "results.json").read_text())
+        with tempfile.TemporaryDirectory() as scratch:
+            page.write(pathlib.Path(scratch) / "pytorch-models.md", results, len(models.MODELS))
+            written = {path.name: path.read_text() for path in pathlib.Path(scratch).iterdir()}
+        self.assertEqual(1 + len(page.PAGES), len(written))
+        for name, text in written.items():
+            self.assertEqual(text, next((SOURCE / "docs").rglob(name)).read_text(), name)
+            self.assertLess(len(text), 12000, name)
 
 
 @unittest.skipUnless(TORCH.exists(), ".venv-torch is not there: scripts/setup.sh torch makes it")

@@ -1,5 +1,5 @@
 // Random models through the compiler, against the reference interpreter; and the planted faults
-// that this must find. See docs/random-models.md.
+// that this must find. See docs/explanation/random-models.md.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/random/Campaign.h"

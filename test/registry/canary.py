@@ -66,6 +66,27 @@ class Canary(unittest.TestCase):
     def weights(self, server):
         return json.loads(server.get("/v2/repository/models/m/traffic")[1])["weights"]
 
+    def test_namespaces(self):
+        """Of one namespace all engines are served, by their whole names: on every route, in metrics, in the history of the page."""
+        for name in ("team/m", "team/eu/m", "team/eu/stats", "other/m"):
+            self.registry("push", name, self.folder / "one.tenon")
+            self.registry("promote", name, "production")
+        self.registry("push", "team/m", self.folder / "two.tenon")
+        with Server("registry:team/@production", "--registry", self.folder / "registry") as server:
+            self.assertEqual(["team/eu/m", "team/eu/stats", "team/m"], sorted(each["name"] for each in server.post("/v2/repository/index")[1]))
+            body = {"inputs": [{"name": "x", "shape": [1, SIZE], "datatype": "FP32", "data": [1] * SIZE}]}
+            for path, name in (("team/m/infer", "team/m"), ("team%2Fm/infer", "team/m"), ("team/eu/m/versions/1/infer", "team/eu/m"), ("team/eu%2fstats/infer", "team/eu/stats")):
+                status, value = server.post(f"/v2/models/{path}", body)
+                self.assertEqual((200, name, [1] * SIZE), (status, value["model_name"], value["outputs"][0]["data"]), value)
+            self.assertEqual((404, 200, 404), tuple(server.get(f"/v2/models/{path}")[0] for path in ("team/eu/x", "team/eu%2Fstats", "other/m")))
+            self.assertEqual(200, server.get("/v2/models/team/m/ready")[0])
+            self.assertIn('model="team/eu/m"', server.get("/metrics")[1].decode())
+            self.assertEqual(200, server.post("/v2/repository/models/team/m/unload")[0])
+            self.assertEqual(200, server.post("/v2/repository/models/team/m/load")[0])
+            self.assertEqual((200, 2), (lambda status, value: (status, value["to"]))(*server.post("/v2/tenon/models/team%2Fm/promote", {"version": 2})))
+            self.assertEqual("team/m", json.loads(server.get("/v2/tenon/models/team/m/history")[1])["name"])
+            server.wait_until(lambda: server.post("/v2/models/team/m/infer", body)[1]["outputs"][0]["data"][0] == 2)
+
     def test_canary(self):
         with Server("registry:m@production", "registry:m@canary", "--registry", self.folder / "registry", "--on-canary", "rollback") as server:
             self.assertEqual({"1": 20}, self.versions(server, 20), "a canary need not be there")

@@ -3,7 +3,9 @@
 Folder needs nothing; Shared starts both servers (shared.py), and is skipped without them.
 """
 
+import datetime
 import hashlib
+import hmac
 import json
 import os
 import pathlib
@@ -17,6 +19,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
 import places  # noqa: E402
+import receiver  # noqa: E402
 import shared  # noqa: E402
 from server import SOURCE, TENON  # noqa: E402
 
@@ -211,6 +214,101 @@ class Contract:
         self.assertEqual([], self.get("verify", token=admin)["problems"])
         self.sql("UPDATE token SET role = 'admin' WHERE name = 'a-read'")
         self.refused("TN1011", "verify", token=admin)
+
+    def test_namespaces(self):
+        """Who has a role for a namespace sees and does nothing beyond it."""
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        for name in ("vision/cnn", "vision/eu/cnn", "visions", "vision", "lang/bert"):
+            self.push(name, token=admin)
+            self.get("promote", name, "live", token=admin)
+        self.get("gate", "lang/bert@live", "--rule", "size <= 1GiB", token=admin)
+        give = lambda name, *rights, by=admin: self.get("token", "add", name, *rights, token=by)["token"]
+        push, read, both = give("p", "--role", "push", "--namespace", "vision"), give("r", "--role", "read:vision/"), give("b", "--role", "read", "--role", "promote:lang/")
+        names = lambda token, *more: [row["name"] for row in self.get("list", *more, token=token)["objects"]]
+        vision = ["vision/cnn", "vision/eu/cnn"]
+        self.assertEqual([vision, vision, vision, ["vision/eu/cnn"]], [names(read), names(push), names(admin, "vision/"), names(both, "vision/eu/")])
+        self.assertEqual(5, len(names(both)))
+        self.assertEqual({"vision/cnn", "vision/eu/cnn"}, {event["object"] for event in self.get("history", token=read)["events"]})
+        self.assertNotIn("1GiB", self.call("gate", "lang/bert@live", token=read).stdout)
+        for command in (("list", "lang/bert"), ("show", "lang/bert"), ("show", "lang/bert@live"), ("show", "visions:1", "-o", "out.txt"), ("history", "lang/bert")):
+            self.assertNotIn("lang/bert'?", self.refused("TN1003", *command, token=push))
+        self.assertEqual(2, self.push("vision/cnn", "b.txt", token=push)["version"])
+        for command in (("push", "vision", "b.txt", "--kind", "report"), ("push", "lang/bert", "b.txt", "--kind", "report"), ("promote", "vision/cnn:1", "live"), ("gc",), ("verify",), ("token", "add", "x", "--role", "read:vision")):
+            self.assertIn("push:vision/", self.refused("TN1014", *command, token=push))
+        self.refused("TN1014", "push", "vision/cnn", "b.txt", "--kind", "report", token=read)
+        self.get("promote", "lang/bert:1", "tried", token=both)
+        self.refused("TN1014", "promote", "vision/cnn:2", "live", token=both)
+        lead = give("lead", "--role", "admin:vision")
+        mate = give("mate", "--role", "promote:vision/eu", by=lead)
+        self.get("promote", "vision/eu/cnn:1", "tried", token=mate)
+        for rights in (("--role", "read"), ("--role", "read:lang"), ("--role", "read:vision", "--role", "read:lang")):
+            self.refused("TN1014", "token", "add", "x", *rights, token=lead)
+        self.assertEqual({"p", "r", "lead", "mate"}, {row["name"] for row in self.get("token", "list", token=lead)["tokens"]})
+        self.refused("TN1003", "token", "revoke", "root", token=lead)
+        self.refused("TN1003", "token", "revoke", "lead", token=mate)
+        self.get("token", "revoke", "mate", token=lead)
+        for role in ("push:", "push:../x", "push:vision//", "nobody:vision"):
+            self.assertRegex(self.call("token", "add", "x", "--role", role, token=admin).stderr, "error TN(0105|1004): ")
+        self.assertEqual([], self.get("verify", token=admin)["problems"])
+
+    def test_events_are_told(self):
+        """A receiver that is away, that refuses, and a sender that is killed: every event comes, in its order."""
+        for file in ("a.txt", "b.txt"):
+            self.push("data", file)
+        self.get("promote", "data:2", "live", "--reason", "more \N{LATIN SMALL LETTER E WITH ACUTE}")
+        state = self.folder / f"{self.name}.json"
+        to = lambda url, *more: ("watch", url, "--state", state, "--from", "1", *more)
+        self.refused("TN0150", *to("http://127.0.0.1:1/x", "--once"))
+        self.refused("TN0105", *to("ftp://127.0.0.1", "--once"))
+        self.environment["TENON_WATCH_SECRET"], self.environment["TENON_WATCH_AUTHORIZATION"] = "k" * 80, "Bearer me"
+        with receiver.Receiver([500, 404, 302]) as there:
+            for _ in range(3):
+                self.refused("TN0150", *to(there.url, "--once"))
+            self.assertEqual([3, 0], [self.get(*to(there.url, "--once"))["told"] for _ in range(2)])
+            self.assertEqual(self.get("history")["events"], there.events())
+            for event, (head, raw) in zip(there.events(), there.heads):
+                signature = hmac.new(b"k" * 80, raw, "sha256").hexdigest()
+                self.assertEqual((event["action"], event["hash"], f"sha256={signature}", "Bearer me"), tuple(head[key] for key in ("X-Tenon-Event", "Idempotency-Key", "X-Tenon-Signature-256", "Authorization")))
+            command = [*map(str, self.command(*to(there.url)))]
+            for turn in range(6):
+                running = subprocess.Popen(command, cwd=self.folder, env=self.environment, stderr=subprocess.DEVNULL)
+                there.answers += [500] * (turn % 2)
+                for number in range(3):
+                    self.get("promote", f"data:{1 + number % 2}", f"turn{turn}")
+                shared.wait_until(lambda: there.events()[-1]["id"] > 3 * turn + 3, "one of them")
+                self.assertIn("TN1002", self.refused("TN1002", *to(there.url, "--once")))
+                running.kill()
+                running.wait()
+            self.get(*to(there.url, "--once"))
+            told = [event["id"] for event in there.events()]
+            self.assertEqual(list(range(1, 22)), sorted(set(told)))
+            self.assertEqual(sorted(told), told, "twice at most one behind the other")
+        with receiver.Receiver() as there:
+            state = self.folder / f"{self.name}.logs"
+            self.get("watch", there.url, "--otlp", "--state", state, "--action", "promote", "--from", "2", "--once")
+            [(path, body)] = there.received
+            [scope] = body["resourceLogs"][0]["scopeLogs"]
+            self.assertEqual(("/v1/logs", ["tenon.registry.promote"] * 19), (path, [each["eventName"] for each in scope["logRecords"]]))
+            bodies = [json.loads(each["body"]["stringValue"]) for each in scope["logRecords"]]
+            self.assertEqual([event for event in self.get("history")["events"] if event["action"] == "promote"], bodies)
+            kept = json.loads(state.read_text())
+            state.write_text(json.dumps({**kept, "hash": "0" * 64}))
+            self.refused("TN1011", "watch", there.url, "--state", state, "--once")
+
+    def test_tokens_that_expire(self):
+        self.refused("TN0105", "token", "add", "root", "--role", "admin", "--expires", "30d")
+        admin = self.get("token", "add", "root", "--role", "admin")["token"]
+        for end in ("0d", "1970-01-01", "2027-02-31", "soon", "30"):
+            self.refused("TN0105", "token", "add", "x", "--role", "read", "--expires", end, token=admin)
+        later = self.get("token", "add", "later", "--role", "admin", "--expires", "30d", token=admin)
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=2)
+        soon = self.get("token", "add", "soon", "--role", "push", "--expires", end.strftime("%Y-%m-%dT%H:%M:%SZ"), token=admin)["token"]
+        shared.wait_until(lambda: self.call("list", token=soon).returncode, "its end")
+        self.assertIn("the token 'soon' expired at ", self.refused("TN1014", "push", "data", "a.txt", "--kind", "report", token=soon))
+        self.push("data", token=later["token"])
+        self.assertEqual([later["expires"], None], [row["expires"] for row in self.get("token", "list", token=admin)["tokens"]][:2])
+        self.refused("TN0105", "token", "revoke", "root", token=later["token"])
+        self.assertEqual([], self.get("verify", token=admin)["problems"])
 
 
 class Folder(places.InFolder, Contract, unittest.TestCase):

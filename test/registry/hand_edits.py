@@ -58,6 +58,8 @@ class Edits:
             self.get("token", "add", f"a-{role}", "--role", role, token=self.root)
         self.get("token", "revoke", "a-push", token=self.root)
         self.get("token", "add", "b-push", "--role", "push", token=self.root)
+        for name, *rights in (("c-space", "--role", "promote:vision/"), ("d-space", "--role", "admin:vision/"), ("e-end", "--role", "admin", "--expires", "1d")):
+            self.get("token", "add", name, *rights, token=self.root)
         self.head = self.get("verify", token=self.root)["head"]
         self.keep()
 
@@ -93,11 +95,11 @@ class Edits:
         yield "the last events gone", "DELETE FROM event WHERE id > 12"
         yield "an event gone", "DELETE FROM event WHERE id = 7"
 
-    def forge(self, action, version, *, name="cnn", alias="", origin=0, detail=None, by="root", more=""):
+    def forge(self, action, version, *, name="cnn", alias="", origin=0, detail=None, by="root", more="", after=5):
         """Appends an event that follows from the one before, and what makes the tables fit."""
         number, time, previous = self.rows('SELECT id, time, hash FROM event ORDER BY id DESC LIMIT 1')[0]
         text = json.dumps(detail or {}, separators=(",", ":"))
-        parts = [int(number) + 1, int(time) + 5, by, action, name, version, alias, origin, text, previous]
+        parts = [int(number) + 1, int(time) + after, by, action, name, version, alias, origin, text, previous]
         digest = hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
         values = ", ".join(str(part) if isinstance(part, int) else "'" + part.replace("'", "''") + "'" for part in (*parts, digest))
         self.edit(f'INSERT INTO event (id, time, "by", action, object, version, alias, origin, detail, previous, hash) VALUES ({values}); {more}')
@@ -115,6 +117,8 @@ class Edits:
         yield "a rollback to where it never was", lambda: self.forge("rollback", 3, origin=2, more=to(3), **live)
         for who in ("stranger", "a-read", "a-push", "b-push"):
             yield f"a rollback by {who}", lambda who=who: self.forge("rollback", 1, origin=2, more=to(1), by=who, **live)
+        for who, after in (("c-space", 5), ("d-space", 5), ("e-end", 86_400_001)):
+            yield f"a rollback by {who}", lambda who=who, after=after: self.forge("rollback", 1, origin=2, more=to(1), by=who, after=after, **live)
         yield "a gate whose verdict is not its figures'", lambda: self.forge("gate", 4, alias="live", detail=passed)
         yield "a gate beside another champion", lambda: self.forge("gate", 4, alias="live", detail=dict(figures, champion=3))
         yield "a gate without figures", lambda: self.forge("gate", 4, alias="live", detail=dict(passed, figures=[]))
@@ -125,6 +129,8 @@ class Edits:
         yield "a number left out", lambda: self.forge("push", 6, detail=pushed)
         yield "a push of another kind", lambda: self.forge("push", 5, detail=dict(pushed, kind="engine"))
         yield "a token by whoever pushes", lambda: self.forge("token", 0, name="", by="b-push", detail={"name": "x", "role": "admin", "hash": "0", "created": 1}, more="INSERT INTO token VALUES ('x', 'admin', '0', 1, 0, 0)")
+        yield "a token beyond the namespace of its maker", lambda: self.forge("token", 0, name="", by="d-space", detail={"name": "x", "role": "read", "hash": "0", "created": 1}, more="INSERT INTO token VALUES ('x', 'read', '0', 1, 0, 0)")
+        yield "a deletion by an admin of its namespace", lambda: self.forge("delete", 3, by="d-space", more="UPDATE version SET blob = NULL WHERE object = 'cnn' AND number = 3")
         yield "a token twice", lambda: self.forge("token", 0, name="", detail={"name": "root", "role": "read", "hash": "0", "created": 1})
         yield "a revocation of what never was", lambda: self.forge("revoke", 0, name="", detail={"name": "x"})
         yield "a signature of what never was", lambda: self.forge("sign", 77, detail={"bundle": "{}"})

@@ -63,8 +63,8 @@ class VersionTest(unittest.TestCase):
 
 class Versions(VersionTest):
     def test_page(self):
-        """The commands of docs/signing.md, as they stand there."""
-        script = re.search(r"^```sh\n(.*?)^```$", (SOURCE / "docs/signing.md").read_text(), re.M | re.S).group(1)
+        """The commands of docs/guides/signing.md, as they stand there."""
+        script = re.search(r"^```sh\n(.*?)^```$", (SOURCE / "docs/guides/signing.md").read_text(), re.M | re.S).group(1)
         home = self.folder / "page"
         home.mkdir()
         shutil.copy(CNN, home / "model.onnx")

@@ -301,8 +301,8 @@ class End(ServingTest):
 
 class Text(ServingTest):
     def test_page(self):
-        """The example of docs/serving.md as it stands there, but for the port."""
-        page = (SOURCE / "docs/serving.md").read_text()
+        """The example of docs/guides/serving.md as it stands there, but for the port."""
+        page = (SOURCE / "docs/guides/serving.md").read_text()
         program = next(block for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S) if "tritonclient.grpc" in block)
         with Server(self.folder / "models") as server:
             done = subprocess.run([sys.executable, "-c", program.replace("localhost:8000", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60)

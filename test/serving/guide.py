@@ -1,4 +1,4 @@
-"""The commands of docs/serving.md and docs/watching.md, as they stand there, from a model file to an answer, and to drift that is found."""
+"""The commands of docs/guides/serving.md and docs/guides/watching.md, as they stand there, from a model file to an answer, and to drift that is found."""
 
 import json
 import os
@@ -22,13 +22,13 @@ def commands(page, first):
 
 class Guide(ServingTest):
     def test_five_commands(self):
-        script = commands("docs/serving.md", "mkdir")
+        script = commands("docs/guides/serving.md", "mkdir")
         self.assertEqual(5, len(script.splitlines()), script)
         answer = self.run_until(script, "serving", b"]}]}")
         self.assertEqual([1, 10], json.loads(answer[answer.index(b'{"model_name"'):])["outputs"][0]["shape"])
 
     def test_drift(self):
-        said = self.run_until(commands("docs/watching.md", "python3"), "watching", b"}]}\n")
+        said = self.run_until(commands("docs/guides/watching.md", "python3"), "watching", b"}]}\n")
         found = [each["feature"] for each in json.loads(said.splitlines()[-1])["features"] if each["drift"]]
         self.assertIn("image.mean", found)
 

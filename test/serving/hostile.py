@@ -117,10 +117,11 @@ MESSAGES = {  # name: (message, status, error)
     "unknown path": (message("GET /nothing HTTP/1.1"), 404, "TN0809"),
     "other method": (message("DELETE /v2 HTTP/1.1"), 404, "TN0809"),
     "unknown model": (message("GET /v2/models/other HTTP/1.1"), 404, "TN0810"),
+    "unknown model in a namespace": (message("GET /v2/models/a%2fb HTTP/1.1"), 404, "TN0810"),
     "unknown version": (message("GET /v2/models/cnn/versions/2 HTTP/1.1"), 404, "TN0810"),
     "page of another site": (message("POST /v2/repository/models/cnn/unload HTTP/1.1", "Origin: http://evil.example", "Content-Length: 0"), 403, "TN0822"),
     **{f"path {name[:12]}": (message(f"GET /v2/models/{name} HTTP/1.1"), 400, "TN0806")
-       for name in ["..", "%2e%2e", "a%2fb", "%00", "%0a", "%7f", "%5c", "%", "%zz", "a/../b", "m" * 60_000]},
+       for name in ["..", "%2e%2e", "a%2f..%2fb", "%00", "%0a", "%7f", "%5c", "%", "%zz", "a/../b", "m" * 60_000]},
 }
 
 

@@ -10,14 +10,17 @@ class Receiver:
 
     def __init__(self, answers=()):
         self.received, self.answers = [], list(answers)
+        self.heads = []  # of what was received: the headers, and the body as it came
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                body = json.loads(raw)
                 status = receiver.answers.pop(0) if receiver.answers else 200
                 if status == 200:
                     receiver.received.append((self.path, body))
+                    receiver.heads.append((dict(self.headers), raw))
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()

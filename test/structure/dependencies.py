@@ -1,4 +1,4 @@
-"""Proves the dependency rule of docs/folders.md from three sides: includes, the build graph, the binaries' link tables.
+"""Proves the dependency rule of docs/explanation/folders.md from three sides: includes, the build graph, the binaries' link tables.
 
 Relies on link-graph.txt written by LinkGraph.cmake; each check is itself tried on a planted violation.
 """

@@ -1,4 +1,4 @@
-"""Checks that docs/folders.md lists the folders of the tree, all of them and no others, and that files stay readable.
+"""Checks that docs/explanation/folders.md and docs/explanation/folders-tests.md list the folders of the tree, all of them and no others, and that files stay readable.
 
 Relies on git for the list of files, so build output does not count; each check is tried on a planted fault.
 """
@@ -47,7 +47,7 @@ def unreasoned(code):
 
 class Folders(unittest.TestCase):
     def test_map(self):
-        listed = listed_folders((SOURCE / "docs/folders.md").read_text())
+        listed = listed_folders((SOURCE / "docs/explanation/folders.md").read_text() + (SOURCE / "docs/explanation/folders-tests.md").read_text())
         self.assertGreater(len(listed), 20)
         self.assertEqual([], map_faults(listed, folders_of(tracked())))
 

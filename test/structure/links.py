@@ -55,8 +55,8 @@ class Links(unittest.TestCase):
 
     def test_planted(self):
         page = SOURCE / "README.md"
-        self.assertEqual([], link_faults(page, "# A b\n[x](docs/folders.md) [y](#a-b) [z](docs/folders.md#the-folders) [w](https://a.b)"))
-        self.assertEqual(3, len(link_faults(page, "[x](docs/none.md) [y](#none) [z](docs/folders.md#none)")))
+        self.assertEqual([], link_faults(page, "# A b\n[x](docs/explanation/folders.md) [y](#a-b) [z](docs/explanation/folders.md#the-folders) [w](https://a.b)"))
+        self.assertEqual(3, len(link_faults(page, "[x](docs/none.md) [y](#none) [z](docs/explanation/folders.md#none)")))
         self.assertEqual(1, len(named_faults("`compiler/opt/None.cpp` `compiler/opt/Optimize.cpp` `build/none/x`")))
 
 

@@ -1,5 +1,5 @@
-// What the verbs `debug` and `compare` need, free of MLIR: see docs/command-line.md for what each
-// does.
+// What the verbs `debug` and `compare` need, free of MLIR: see docs/reference/command-line.md for
+// what each does.
 #pragma once
 
 #include "compiler/api/CompileOptions.h"

@@ -13,9 +13,9 @@ namespace tenon::tool {
 namespace {
 
 Status refuse(const std::string &path, std::string_view why) {
-  return Status::error(
-      ErrorId::BadPlugin, strCat("'", path, "': ", why),
-      "build it against include/tenon/graph.h of this release; docs/passes.md has an example");
+  return Status::error(ErrorId::BadPlugin, strCat("'", path, "': ", why),
+                       "build it against include/tenon/graph.h of this release; "
+                       "docs/guides/passes.md has an example");
 }
 
 bool isNameCharacter(char letter) {

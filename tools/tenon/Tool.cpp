@@ -30,72 +30,81 @@ using namespace tenon::tool;
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor",
-     declareDoctor, false},
-    {"inspect",
+    {"doctor", "reference/targets.md", "show what this machine has and what Tenon will use of it",
+     "tenon doctor", declareDoctor, false},
+    {"inspect", "explanation/graph.md",
      "show the graph of a model or engine: shapes, FLOPs, regions; as a table or a web page",
      "tenon inspect model.onnx\ntenon inspect model.tenon --format html -o model.html",
      declareInspect},
-    {"check", "list everything in a model that Tenon does not support, or verify an engine file",
+    {"check", "tutorials/first-model.md",
+     "list everything in a model that Tenon does not support, or verify an engine file",
      "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
-    {"compile", "compile a model to an engine",
+    {"compile", "tutorials/first-model.md", "compile a model to an engine",
      "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
-    {"quantize", "make a model of 8-bit integers from a trained one and samples",
+    {"quantize", "guides/quantize.md", "quantize a trained model to 8 bits, with samples",
      "tenon quantize model.onnx --data calib.npz -o model.int8.onnx", declareQuantize},
-    {"prune", "make a narrower model: channels, attention heads and FFN widths are removed",
+    {"prune", "guides/prune.md", "remove channels, attention heads and FFN widths from a model",
      "tenon prune model.onnx --ratio 30% -o narrow.onnx", declarePrune},
-    {"run", "run an engine or a model once",
+    {"run", "tutorials/first-model.md", "run an engine or a model once",
      "tenon run model.tenon --inputs x.npz -o out.npz\n"
      "tenon run model.tenon --inputs image=cat.png --resize --mean 0.485,0.456,0.406 "
      "--std 0.229,0.224,0.225 --layout nchw",
      declareRun},
-    {"bench", "measure latency, throughput, load time and memory",
+    {"bench", "guides/compare.md", "measure latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
-    {"profile", "say what the model's operators cost, what holds each back, and what to try",
+    {"profile", "guides/profile.md",
+     "show what the model's operators cost, what limits each, and what to try",
      "tenon profile model.tenon --top 5\ntenon profile bert.onnx --shape input_ids:1x128",
      declareProfile},
-    {"tune", "measure which kernels are the fastest for a model on this machine, and use them",
+    {"tune", "guides/tune.md",
+     "measure which kernels are fastest for a model on this machine, and use them",
      "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape "
      "input_ids:1x128 --time 2m",
      declareTune},
-    {"cache", "look into what tune has measured: list it, explain misses, move it, tidy up",
+    {"cache", "guides/tune.md",
+     "manage tune's measurements: list, explain misses, export and import, tidy up",
      "tenon cache ls\ntenon cache explain model.onnx\ntenon cache export -o measured.tuning\ntenon "
      "cache import measured.tuning",
      declareCache},
-    {"compare", "measure how far the results of two engines or models differ, layer by layer",
+    {"compare", "guides/wrong-numbers.md",
+     "measure how far the results of two engines or models differ, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
-    {"accuracy", "measure how well models do on labelled data, with intervals, and what they cost",
+    {"accuracy", "guides/accuracy.md",
+     "measure accuracy on labelled data, with intervals, and the cost of models",
      "tenon accuracy model.onnx new.tenon --data test.npz --metric top1\n"
      "tenon accuracy new.tenon --data test.npz --metric cosine --reference model.onnx",
      declareAccuracy},
-    {"explain",
+    {"explain", "reference/explain.md",
      "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, "
      "passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
-    {"debug", "reduce a failing model to a few nodes, or find the pass that breaks it",
+    {"debug", "guides/wrong-numbers.md",
+     "reduce a failing model to a few nodes, or find the pass that breaks it",
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
-    {"registry", "keep versions of models and engines, gate and promote them, roll back",
+    {"registry", "platform.md",
+     "keep versions of models and engines, gate and promote them, roll back",
      "tenon registry push cnn model.tenon --registry models.registry\n"
      "tenon registry promote cnn:1 production --registry models.registry\n"
      "tenon registry history --registry models.registry",
      declareRegistry, false},
-    {"sign", "sign a model or engine, as OpenSSF Model Signing has it",
+    {"sign", "guides/signing.md", "sign a model or engine in the format of OpenSSF Model Signing",
      "tenon sign model.tenon --key key.pem\ntenon sign folder/ --key key.pem --certificate-chain "
      "chain.pem -o model.sig",
      declareSign},
-    {"verify", "verify that a model or engine is what somebody trusted has signed",
+    {"verify", "guides/signing.md", "verify that a trusted key has signed a model or engine",
      "tenon verify model.tenon --trusted public.pem", declareVerify},
-    {"serve", "serve engines over HTTP, as KServe v2 and Triton's clients speak it",
+    {"serve", "guides/serving.md",
+     "serve engines over HTTP and gRPC, for KServe v2 and Triton clients",
      "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address "
      "0.0.0.0 --token-file tokens",
      declareServe, false},
-    {"help", "show the page of an error, or the flags of a verb",
+    {"help", "index.md", "show the page of an error, or the flags of a verb",
      "tenon help TN0301\ntenon help compile", declareHelp, false},
 };
 
@@ -177,16 +186,19 @@ public:
       : app("Compiles trained models to engines, and runs, measures and explains them.", "tenon") {
     app.set_version_flag("--version", TENON_VERSION);
     app.require_subcommand(1);
-    app.footer("tenon VERB --help shows a verb's flags and an example.");
+    app.footer(
+        "tenon VERB --help shows a verb's flags, its page and an example. The pages begin at "
+        "docs/index.md, in a clone and in the folder of the Python package.");
     for (const Verb &verb : kVerbs) {
       CLI::App *command = app.add_subcommand(verb.name, verb.summary);
-      command->footer(fmt::format("{}{}", kExampleTitle, verb.example));
+      command->footer(
+          fmt::format("{}{}\n\n{}{}", kPageTitle, verb.page, kExampleTitle, verb.example));
       command->option_defaults()->always_capture_default();
       declareCommon(*command, flags);
       if (verb.takesVersions) {
         command->add_option("--registry", flags.registry,
-                            "The folder of the registry for registry:NAME@ALIAS in the place of a "
-                            "file; the user's own by default");
+                            "Registry folder for registry:NAME@ALIAS in place of a file; the "
+                            "user's own by default");
       }
       Action action = verb.declare(*command);
       tidyDefaults(*command);

@@ -21,6 +21,8 @@ using Action = std::function<Status(Terminal &terminal)>;
 
 struct Verb {
   const char *name;
+  /// The page that explains it, in docs.
+  const char *page;
   const char *summary;
   /// Lines that can be pasted into a shell.
   const char *example;

@@ -1,6 +1,6 @@
-// Information on a graph, of a model or of an engine, as docs/graph.md describes them: the one
-// value that every rendering shows. Nodes are in an order in which each comes after those that it
-// reads.
+// Information on a graph, of a model or of an engine, as docs/explanation/graph.md describes them:
+// the one value that every rendering shows. Nodes are in an order in which each comes after those
+// that it reads.
 
 #pragma once
 

@@ -27,7 +27,7 @@ def accuracy(
     threads: int = 0,
     seconds: float = 1.0,
 ) -> Dict[str, Any]:
-    """How well models do on labelled data, with 95 % intervals, and what they cost: what `tenon accuracy --json` prints.
+    """The accuracy of models on labelled data, with 95 % intervals, and their cost: what `tenon accuracy --json` prints.
 
     models: one or several engines, or paths of engines and models; the others are compared with the first.
     data: a path as for --data, a dict of arrays whose first dim counts the samples, or samples as dicts of arrays by
@@ -35,7 +35,7 @@ def accuracy(
       Without names: an array for the only input, samples or batches as tuples in the order of the inputs, with a label behind
       them; a DataLoader. Tensors of torch are taken where arrays are.
     metric: "top1", "top5", "f1", "perplexity", "mse", "mae", "cosine", "relative" or "cmd:PROGRAM"; or several.
-    reference: for cosine and relative, what the models are to be near to; the first by default.
+    reference: for cosine and relative, the model to compare with; the first by default.
     """
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     flags = [f"--metric={name}" for name in ([metric] if isinstance(metric, str) else metric)]

@@ -54,18 +54,18 @@ def compile(
         this machine has: its CPU, or the GPU that the model's parameters are on.
     precision: "keep", "fp16", "bf16" or "fp8". allow: "tf32", "tanh-gelu".
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
-    optimize_for: sizes at which the engine is as fast as one that takes no others: [1, 8, 32] of the only free one, or
+    optimize_for: sizes at which the engine is as fast as a fixed one: [1, 8, 32] for the only free one, or
         [{"input": "8x128"}, {"input": (32, 128)}]; text as the command line has it.
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
-    kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` names what there is.
-    disabled_families: kernel families that are not used.
-    max_weights: the weights of a device take at most so many times the model's, by kernels that are perhaps slower; 0 for no bound.
-    strict: raises TN0305 where a node takes fewer sizes than the model or `dynamic_shapes` declares; `engine.report["narrowed"]` lists such nodes.
+    kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` lists the choices.
+    disabled_families: kernel families to exclude.
+    max_weights: limit of a device's weights, as a multiple of the model's, if need be with slower kernels; 0 for no limit.
+    strict: raises TN0305 if a node takes fewer sizes than the model or `dynamic_shapes` declares; `engine.report["narrowed"]` lists such nodes.
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
-    gpu: number of the GPU on which an engine for one is opened.
-    progress: told (phase, fraction); a true result ends the compilation with CancelledError.
+    gpu: number of the GPU for an engine that runs on one.
+    progress: called with (phase, fraction); a true result ends the compilation with CancelledError.
     Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
     """
     with _errors.scratch("export", model) as scratch:
@@ -228,7 +228,7 @@ def check(
     dynamic_shapes: Any = None,
     shapes: Sequence[str] = (),
 ) -> Dict[str, Any]:
-    """Of a model every gap in one report: `["gaps"]` is empty when all is supported. Of an engine file which of its
+    """For a model, all gaps in one report: `["gaps"]` is empty if everything is supported. For an engine file, which of its
     variants this machine runs. The model is given as for `compile`."""
     with _errors.scratch("export", model) as scratch:
         file = _file(model, example_inputs, dynamic_shapes, scratch)
@@ -255,7 +255,7 @@ def inspect(
     format: str = "dict",
     dynamic_shapes: Any = None,
 ):
-    """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot", "svg" or "html".
+    """The contents of a model or an engine: a dict, or text of the format "text", "json", "dot", "svg" or "html".
     The model is given as for `compile`; an engine by its path or as an Engine. See also `tenon.graph`."""
     if format == "onnx":
         raise _errors.usage("TN0105", "a graph in ONNX's form is no text", "write it to a file: tenon.graph(model).save('graph.onnx')")
@@ -297,7 +297,7 @@ def verb(*arguments: str) -> Dict[str, Any]:
 
 
 def doctor() -> Dict[str, Any]:
-    """What this machine has, and what will be used."""
+    """What this machine has, and what Tenon uses of it."""
     return verb("doctor")
 
 

@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 
 
 def psi(reference: Any, window: Any) -> float:
-    """Population stability index of two arrays of counts over the same bins, each count half a row larger, so that empty bins have a share.
+    """Population stability index of two arrays of counts over the same bins. Each count is half a row larger, so that empty bins have a share.
 
     It is the sum of (p - q) ln(p / q) over the bins, the two Kullback-Leibler divergences of the shares p and q together. Under no change it has the
     distribution of (1/n + 1/m) chi2(bins - 1) for n and m rows.

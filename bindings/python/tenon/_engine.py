@@ -35,7 +35,7 @@ _DEFAULT_STREAM = 1
 
 
 class Port(NamedTuple):
-    """An input or output of an engine. A dim that varies is a pair of its least and greatest value."""
+    """An input or output of an engine. A dim that varies is a pair of its smallest and largest value."""
 
     name: str
     dtype: str
@@ -74,7 +74,7 @@ def _destroy_with(owner: Any, destroy) -> None:
 class Session:
     """One run at a time of an engine, with its memory and its state. Made by `Engine.session`.
 
-    Threads. Any number may call one session: they take turns, and what state the model keeps is one for all of them.
+    Threads. Any number may call one session: they take turns and share the state that the model keeps.
     """
 
     def __init__(self, engine: "Engine", threads: int = 0, memory_limit: int = 0):
@@ -122,7 +122,7 @@ class Session:
         return {name: getattr(use, name) for name, _ in use._fields_[1:]}
 
     def facts(self) -> Dict[str, Any]:
-        """What a run of the dims last used consists of, and how the last one went."""
+        """The parts of a run with the dims last used, and the result of the last run."""
         facts = _abi.RunFacts()
         with self._lock:
             check(_runtime.tenon_session_facts(self._handle, ctypes.addressof(facts)))
@@ -366,7 +366,7 @@ class Engine:
         return Session(self, threads or self._threads, memory_limit)
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
-        """Runs the model; gives the outputs by name.
+        """Runs the model and returns the outputs by name.
 
         Inputs come in the engine's order, by name, or as one dict. They are numpy arrays, torch tensors (CPU or CUDA),
         or anything with the buffer protocol; contiguous ones are not copied. With a torch tensor among the inputs the
@@ -376,7 +376,7 @@ class Engine:
         return dict(zip(self._output_names, self._session()._call(self._bind(args, kwargs))))
 
     def __call__(self, *args, **kwargs):
-        """As `run`; gives the output, or a tuple where there are several."""
+        """As `run`, but returns the output, or a tuple of several."""
         outputs = self._session()._call(
             args if not kwargs and len(args) == len(self._inputs) else self._bind(args, kwargs)
         )
@@ -421,8 +421,8 @@ class Engine:
 
     @door
     def explain(self, topic: str = "fusion", node: Optional[str] = None, *, format: str = "text"):
-        """Why each piece is as it is: topic is "fusion", "memory", "placement",
-        "precision" or "passes" (those of the user). Format "text" or "json"."""
+        """Why each region is as it is: topic is "fusion", "memory", "placement",
+        "precision" or "passes" (your own). Format "text" or "json"."""
         from . import _compile
 
         try:
@@ -444,9 +444,9 @@ class Engine:
     def profile(
         self, *, seconds: float = 2.0, threads: Optional[int] = None, shapes: Sequence[str] = (), html: Optional[str] = None
     ) -> "Profile":
-        """What the model's operators cost, what holds each back and what to try, as `tenon profile --json` says it.
+        """What the model's operators cost, what limits each and what to try, like `tenon profile --json`.
 
-        A notebook shows it as a table; `html` names a file that takes the whole page. Seeded inputs, of the likely sizes without `shapes`.
+        A notebook shows it as a table; `html` names a file for the whole page. Inputs are seeded, with the likely sizes unless `shapes` sets them.
         """
         from . import _compile
         from ._profile import Profile
@@ -524,9 +524,9 @@ def load(source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optiona
          verify: bool = True, threads: int = 0) -> Engine:  # fmt: skip
     """Opens an engine file, or one in memory.
 
-    variant: CPU level or GPU architecture to use instead of the best that this machine runs.
+    variant: CPU level or GPU architecture to use instead of the best one that this machine runs.
     gpu: number of the GPU, as NVIDIA's driver counts. verify: compare the weights with their hashes first.
     threads: CPU threads that work on a run; 0 means all that are usable.
-    An engine holds native code: open only those whose programs you would run.
+    An engine holds native code: open only engines from sources whose programs you would run.
     """
     return Engine(source, variant=variant, gpu=gpu, verify=verify, threads=threads)

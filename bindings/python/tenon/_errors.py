@@ -20,7 +20,7 @@ class Error(RuntimeError):
     id: the stable number, "TN0301"; `tenon help TN0301` explains it.
     code: the class of the error, which is also the exit code of the command line.
     hint: what to try next, or "".
-    node: the model's node that is meant, or None.
+    node: the node of the model, or None.
     source: "file.py:12" where that node comes from, or None.
     gaps: for TN0301, what the model needs and Tenon lacks; as `tenon.check` gives them.
     """
@@ -39,7 +39,7 @@ class Error(RuntimeError):
 
 
 class CheckFailedError(Error):
-    """The answer of a check is no."""
+    """A check failed."""
 
     code = 1
 
@@ -49,13 +49,13 @@ class CancelledError(CheckFailedError):
 
 
 class UsageError(Error, ValueError):
-    """A wrong argument or tensor; the call may be repeated with a right one."""
+    """A wrong argument or tensor; correct it and call again."""
 
     code = 2
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """The model needs something that Tenon lacks, or the engine another machine or release."""
+    """The model needs something that Tenon lacks, or the engine needs another machine or release."""
 
     code = 3
 
@@ -79,7 +79,7 @@ class ExhaustedError(Error, MemoryError):
 
 
 class InternalError(Error):
-    """A fault of Tenon; please report it."""
+    """A bug in Tenon; please report it."""
 
 
 @contextlib.contextmanager

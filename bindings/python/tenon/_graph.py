@@ -31,7 +31,7 @@ class Graph:
 
     @property
     def nodes(self) -> List[Dict[str, Any]]:
-        """The operations in order: op, name, type and the rest of what the JSON has of each."""
+        """The operations in order: op, name, type and the other keys of the JSON."""
         return self.data.get("nodes", [])
 
     @property
@@ -56,7 +56,7 @@ class Graph:
         return self._render("html")
 
     def save(self, path: Union[str, os.PathLike]) -> None:
-        """Writes the format that the name ends in: .txt, .json, .dot, .svg, .html, or .onnx for viewers of ONNX."""
+        """Writes the format of the name's suffix: .txt, .json, .dot, .svg, .html, or .onnx for ONNX viewers."""
         suffix = os.path.splitext(os.fspath(path))[1]
         if suffix not in _FORMATS:
             raise usage("TN0105", f"a graph has no form for '{path}'", "end the name in " + ", ".join(_FORMATS))

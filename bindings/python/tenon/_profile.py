@@ -9,12 +9,12 @@ _CELL = "text-align:left;vertical-align:top"
 
 
 class Profile(Dict[str, Any]):
-    """The dict of `tenon profile --json` (docs/profile.md). `str` of it and a notebook show the `top` longest operators."""
+    """The dict of `tenon profile --json` (docs/guides/profile.md). `str` of it and a notebook show the `top` longest operators."""
 
     top = 5
 
     def advice_for(self, region: int) -> Dict[str, Any] | None:
-        """The first advice (docs/profile.md has their order) of which a region would gain, or None."""
+        """The first advice (docs/guides/profile.md has their order) of which a region would gain, or None."""
         return next((advice for advice in self["advice"] if region in advice["regions"]), None)
 
     def _rows(self):

@@ -45,17 +45,17 @@ def quantize(
     an array for each input whose first dim counts the samples, or samples as dicts, without the dim of the batch: a list, a
     generator, a function that gives them. Without names: an array for the only input, samples or batches as tuples in the order
     of the inputs (a label behind them is left out); a DataLoader, each row of whose batches is a sample. Tensors of torch are
-    taken where arrays are. What is odd about the data, as one sample alone, is a warning of Python's and in the report. `output` is by default the
-    model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay wide, layers in
-    `narrow` do not. `precision` is what they compute in, "int8" or "fp8" (E4M3). With `dynamic` products find a scale for each
-    row when they run, or with `per_tensor` one for all of them, and no data are given. With `weights_only=8` no data are given
-    either; weights of 4 bits are rounded by them where there are some, and stored as MatMulNBits or, with `int4_form="qdq"`, as
+    accepted like arrays. Odd data, such as a single sample, is a Python warning and in the report. `output` is by default the
+    model's name with .int8.onnx, .w8.onnx or .w4.onnx. Layers and tables named in `keep` stay FP32, layers in
+    `narrow` do not. `precision` is their type, "int8" or "fp8" (E4M3). With `dynamic`, matmuls compute a scale for each
+    row at run time, or with `per_tensor` one for all rows, and need no data. With `weights_only=8` no data is needed
+    either; with data, weights of 4 bits are rounded by it. They are stored as MatMulNBits or, with `int4_form="qdq"`, as
     DequantizeLinear with block_size.
 
     With `accuracy_drop` (a share: 0.005, or "0.5%" as on the command line) or `latency` (seconds: 0.004, or "4ms") it searches
-    for the fastest form that loses at most that, or the most accurate that takes at most that: docs/quantize.md. Losses are
+    for the fastest model that loses at most that, or the most accurate that takes at most that: docs/guides/quantize.md. Losses are
     measured on `test`, data as above with `labels` if there are any, by `metric`; `budget` is in seconds, `state` the path of a
-    file that a search goes on from. A search that finds nothing raises Error with id "TN0116". `report` is the path of a page
+    file from which a search continues. A search that finds nothing raises Error with id "TN0116". `report` is the path of a page
     in HTML."""
     with _errors.scratch("quantize", model) as scratch:
         arguments = ["quantize", f"--ranges={ranges}", *(f"--keep={name}" for name in keep)]

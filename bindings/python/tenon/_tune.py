@@ -22,14 +22,14 @@ def tune(
     again: bool = False,
     allow_noise: bool = False,
 ) -> Dict[str, Any]:
-    """Measures which kernels are the fastest for a model on this machine, for later compilations: what `tenon tune --json` prints.
+    """Measures which kernels are fastest for a model on this machine, for later compilations: what `tenon tune --json` prints.
 
     model: the path of an ONNX file or a .pt2 whose sizes are fixed, by `shapes` ("x:1x128") where the file leaves them free.
-    output: where to write the tuned engine; without, only the store learns.
-    seconds: how long kernels are raced, the longest-running first; compiling comes on top.
+    output: where to write the tuned engine; without it, only the store is updated.
+    seconds: how long to measure kernels, the longest-running regions first, without compiling.
     store: a folder; by default the one that `tenon.compile` reads.
-    again: measures anew what the store has.
-    allow_noise: also while other programs disturb; without, a busy machine raises ExhaustedError with id "TN0143".
+    again: measures again what the store has.
+    allow_noise: measures even if other programs disturb; without it, a busy machine raises ExhaustedError with id "TN0143".
     """
     path = os.fspath(model)
     flags = [f"--time={seconds}", f"--precision={precision}", *(f"--shape={shape}" for shape in shapes)]

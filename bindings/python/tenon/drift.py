@@ -1,4 +1,4 @@
-"""Whether the data of today are those of the reference: PSI, KS, new, lost and missing values and values out of range, with thresholds that follow from sample sizes.
+"""Whether today's data is still like the reference: PSI, KS, new, lost and missing values and values out of range, with thresholds that follow from sample sizes.
 
     reference = tenon.drift.Reference({"image": calibration})
     report = reference.compare({"image": todays})
@@ -6,7 +6,7 @@
 
     python -m tenon.drift REFERENCE.npz WINDOW.npz --json
 
-Relies on numpy alone, but for `with_outputs`. All statistics are about features: the elements of a sample, or where these are many, figures of it (`feature_columns`).
+Needs only NumPy, except `with_outputs`. Statistics are about features: the elements of a sample, or its summary figures if there are many elements (`feature_columns`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def feature_columns(name: str, array: Any) -> Dict[str, Any]:
 
 
 class Reference:
-    """What windows are compared with. Read-only after it is made, so that threads may share one.
+    """The data to compare windows with. Read-only once created, so threads may share one.
 
     arrays: {name: array}, whose first dim counts the rows: numbers, NaN where a value is missing; or text.
     bins: of PSI, with as many rows of the reference in each; a feature of few values has a bin for each instead.
@@ -77,7 +77,7 @@ class Reference:
         return self._made[name, narrow.dtype.str]
 
     def compare(self, arrays: Mapping[str, Any], *, false_alarms: float = 0.01) -> Dict[str, Any]:
-        """What a window says: {"drift", "rows", "features": [{"feature", "drift", "psi", "psi_threshold", ...}]}, the schema `tenon.drift/1`.
+        """Compares a window: {"drift", "rows", "features": [{"feature", "drift", "psi", "psi_threshold", ...}]}, the schema `tenon.drift/1`.
 
         false_alarms: how often a window of unchanged data may be called drift, all features together: a feature's share is the
         k-th part of it (Bonferroni), so thresholds are known before the window is. A window of fewer than 30 rows has no PSI and KS.
@@ -237,10 +237,10 @@ class _Feature:
 
 
 def with_outputs(engine: Any, arrays: Mapping[str, Any], *, batch: int = 64) -> Dict[str, Any]:
-    """The arrays with the outputs that an engine gives for them, so that a reference watches both what a model is asked and what it answers.
+    """The arrays with an engine's outputs for them, so that a reference covers both requests and answers.
 
     engine: a `tenon.Engine`, or the path of one. arrays: its inputs by name, dim 0 counts the rows; others, such as labels, stay as they are.
-    batch: rows that are run at once, where the engine takes so many.
+    batch: rows per run, if the engine takes that many.
     """
     import numpy as np
 

@@ -3,7 +3,7 @@
     tenon.mlflow.fetch("models:/cnn@champion", "models")             # {"model": "models/model.onnx", "version": "3", ...}
     tenon.mlflow.publish("cnn-engine", "cnn.tenon", metrics={"p99_ms": 1.9}, alias="champion")
 
-Relies on mlflow or mlflow-skinny; the server is MLFLOW_TRACKING_URI, or what `mlflow.set_tracking_uri` was told.
+Relies on mlflow or mlflow-skinny; the server is MLFLOW_TRACKING_URI, or the one of `mlflow.set_tracking_uri`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def publish(
     experiment: str = "tenon",
     tracking_uri: Optional[str] = None,
 ) -> Dict[str, Any]:
-    """Stores a file as the next version of `name` with a run that has the figures, then moves the alias; gives {"name", "version", "run", "existing"}.
+    """Stores a file as the next version of `name` with a run that has the figures, then moves the alias; returns {"name", "version", "run", "existing"}.
 
     A version that has the same bytes already is given instead, so that a repeated call changes nothing but the alias. The version appears when all of
     it is there; a call that fails before leaves a run marked as failed.

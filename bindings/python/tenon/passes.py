@@ -1,5 +1,5 @@
 # One file, since its C interface is one struct.
-"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide.
+"""Passes of your own over a model's graph, in Python. docs/guides/passes.md is the guide.
 
     import math
     import tenon
@@ -120,7 +120,7 @@ class Value:
         return producer is not None and producer.op == "constant"
 
     def numpy(self):
-        """A copy of a constant's elements; raises for another value."""
+        """A copy of a constant's elements; raises for other values."""
         import numpy
 
         graph, type_ = self.graph, self.type
@@ -165,7 +165,7 @@ class Node:
 
     @property
     def operands(self) -> List[Optional[Value]]:
-        """None stands for an optional one that is not there."""
+        """None stands for an optional operand that is absent."""
         return [Value(self.graph, id) if id else None for id in self.graph._list("operands", self.id)]
 
     @property
@@ -185,14 +185,14 @@ class Node:
         return self.graph._count("bytes", self.id, symbols)
 
     def set(self, **attributes: Any) -> None:
-        """Changes attributes; the types of the results stay."""
+        """Changes attributes; the types of the results do not change."""
         self.graph._done(self.graph._api.set_attributes(self.graph._handle, self.id, json.dumps(attributes).encode()))
 
     def set_operand(self, index: int, value: Value) -> None:
         self.graph._done(self.graph._api.set_operand(self.graph._handle, self.id, index, value.id))
 
     def erase(self) -> None:
-        """Removes a node whose results nobody reads. Such nodes go by themselves when the pass is done."""
+        """Removes a node whose results nobody reads. Such nodes are removed automatically when the pass ends."""
         self.graph._done(self.graph._api.erase(self.graph._handle, self.id))
 
     def __eq__(self, other: object) -> bool:
@@ -217,7 +217,7 @@ class Match:
         return Value(self.graph, self.graph._checked(self.graph._api.captured(self.graph._handle, name.encode())))
 
     def replace(self, value: Value) -> None:
-        """Whoever reads the node's result reads the value."""
+        """The readers of the node's result then read the value."""
         self.graph.replace(self.node.result, value)
 
 
@@ -245,7 +245,7 @@ class Graph:
 
     @property
     def nodes(self) -> List[Node]:
-        """In an order in which each comes after those whose results it reads."""
+        """In topological order: each node comes after those whose results it reads."""
         return [Node(self, id) for id in self._list("nodes")]
 
     @property
@@ -262,7 +262,7 @@ class Graph:
         return json.loads(self._text("symbols"))
 
     def match(self, pattern: str) -> Iterator[Match]:
-        """The places where the pattern matches, in order; those that an edit on the way undoes are left out.
+        """The matches of the pattern, in order; a match that an earlier edit undoes is left out.
 
         A pattern is written as `y:relu(batch_norm(conv(x, w, ...), scale, _, mean, var, epsilon=1e-5))`: names stand for
         any value, the same name for the same one; `_` for any; a number for a constant of it; `...` for
@@ -276,7 +276,7 @@ class Graph:
 
     def create(self, op: str, *operands: Optional[Value], types: Optional[Sequence[Dict[str, Any]]] = None,
                **attributes: Any) -> Value:  # fmt: skip
-        """A new node; gives its first result. `None` is an optional operand that is not there.
+        """Creates a node and returns its first result. `None` is an absent optional operand.
 
         types: of the results, as Value.type gives them, where they do not follow from operands and attributes (reshape,
             broadcast, slice, cast).
@@ -297,7 +297,7 @@ class Graph:
         return Value(self, self._checked(made))
 
     def replace(self, value: Value, by: Value) -> None:
-        """Whoever reads `value` reads `by`, but for the nodes from which `by` is made."""
+        """The readers of `value` then read `by`, except the nodes that `by` is computed from."""
         self._done(self._api.replace(self._handle, value.id, by.id))
 
     def add_output(self, value: Value, name: str) -> None:
@@ -351,11 +351,11 @@ class Graph:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """A function over a Graph, and what is promised about it.
+    """A function over a Graph, with its phase and tolerance.
 
     phase: after which it runs: "normalize" (the model's own operations, before Tenon's passes) or "optimize" (after them).
-    tolerance: by how much an output may change, relative to its largest element. 0 stands for what rounding explains,
-        infinity has it measured and reported only, below 0 nothing is checked.
+    tolerance: how much an output may change, relative to its largest element. 0 allows what rounding explains,
+        infinity only measures and reports the change, below 0 nothing is compared.
     """
 
     function: Callable[[Graph], Any]

@@ -1,4 +1,4 @@
-"""Structured pruning: the verb, and what belongs to it on the side of PyTorch.
+"""Structured pruning: the verb, and its PyTorch side.
 
     tenon.prune.export(module, (x,), "model.onnx")               # with the names of its parameters
     tenon.prune.prune("model.onnx", "narrow.onnx", ratio=0.3, recipe="r.json")
@@ -42,8 +42,8 @@ def prune(
     threads: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Writes the ONNX model without the channels, attention heads and FFN widths that matter least, and gives the report: what
-    is left of each group of layers, why others stay, times before and after. `ratio` is the share that goes (0 to 1), `latency` how
-    long the model is to take here (seconds: 0.004, or "4ms" as on the command line): one of both. `output` is by default the
+    is left of each group of layers, why others stay, times before and after. `ratio` is the share to remove (0 to 1), `latency` how
+    long the model may take here (seconds: 0.004, or "4ms" as on the command line): one of the two. `output` is by default the
     model's name with .pruned.onnx; the nodes of `keep` keep their widths."""
     arguments = ["prune", f"--importance={importance}", *(f"--keep={name}" for name in keep)]
     latency_text = latency if latency is None or isinstance(latency, str) else f"{latency * 1000:.9f}ms"
@@ -53,7 +53,7 @@ def prune(
 
 
 def export(module: "torch.nn.Module", example_inputs: Any, path: Path, **options: Any) -> None:
-    """Writes the module as ONNX so that every parameter keeps its name and no norm is folded: what `apply` and `taylor` find
+    """Writes the module as ONNX so that parameters keep their names and no norm is folded: what `apply` and `taylor` find
     their tensors by. `options` go to torch.onnx.export (dynamic_axes, input_names, opset_version)."""
     import torch
 
@@ -156,9 +156,9 @@ def _set_sizes(owner: "torch.nn.Module", groups: int) -> None:
 def apply(module: "torch.nn.Module", recipe: Union[Path, Mapping[str, Any]]) -> "torch.nn.Module":
     """Removes from the module what `tenon prune --recipe` removed from the model that it was exported to, in place: parameters,
     buffers, and attributes such as out_channels, groups and num_features. Nothing is changed where it does not fit. An
-    attention of torch.nn.MultiheadAttention that loses heads becomes one that gives no weights. A warning names code of the
+    attention of torch.nn.MultiheadAttention that loses heads becomes one that returns no attention weights. A warning names code of the
     module that may have a width as a number: the file has one there. Export with a free batch (dynamic_axes), since a file
-    of one batch has numbers also where code takes sizes of tensors. Optimizers must be made anew."""
+    of one batch has numbers also where code takes sizes of tensors. Create optimizers again afterwards."""
     import torch
 
     from . import _recipe

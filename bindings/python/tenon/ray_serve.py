@@ -1,4 +1,4 @@
-"""Engines as a deployment of Ray Serve, asked by KServe's protocol v2 with JSON: for applications that are on Ray already.
+"""Engines as a Ray Serve deployment with KServe's protocol v2 in JSON, for applications that already use Ray.
 
     from ray import serve
     from tenon import ray_serve
@@ -28,7 +28,7 @@ def app(models: Mapping[str, Union[str, os.PathLike]], *, max_batch_size: int = 
 
     models: {name: path of its engine}; every replica opens them there, so the paths have to be those of its node.
     max_batch_size: rows of one run; requests of one model, whose dim 0 is free and whose rows are shown to be independent at start, run together.
-    batch_wait_timeout_s: how long a request waits for others.
+    batch_wait_timeout_s: how long a request waits for others to form a batch.
     threads: of a run; 0 is the CPUs that Ray gives the replica (`ray_actor_options={"num_cpus": 2}`).
     deployment: more options of `serve.deployment`, such as num_replicas, max_ongoing_requests, autoscaling_config and ray_actor_options.
     """

@@ -1,11 +1,11 @@
 """`torch.compile(model, backend="tenon")`: each graph that dynamo finds becomes an engine.
 
 Options (`options={...}`): target ("cpu:avx2", "cuda:sm_90a"; the machine's own by default), precision, allow, threads,
-cache (True), verify, fallback (False: an error of Tenon is raised; True: that graph runs in eager mode and
-`tenon.report()` says why), freeze (True: parameters become part of the engine, which is made anew when one of them
-changes; False: they are inputs), passes and plugins (as tenon.compile takes them). `mode` is "default", "reduce-overhead" (the same), "max-autotune" or "max-autotune-no-cudagraphs", which let products round to TF32.
+cache (True), verify, fallback (False: Tenon's error is raised; True: that graph runs in eager mode and
+`tenon.report()` says why), freeze (True: parameters become part of the engine, which is compiled again when one of them
+changes; False: they are inputs), passes and plugins (as for tenon.compile). `mode` is "default", "reduce-overhead" (the same), "max-autotune" or "max-autotune-no-cudagraphs", which let matmuls round to TF32.
 
-Parameters that are changed through `.data` are not seen, since PyTorch does not count such changes.
+Changes of parameters through `.data` go unnoticed, because PyTorch does not count them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // The data that a model's requests are compared with: an npz with arrays called as inputs or
-// outputs, and the features that are made of their rows, as docs/drift.md tells. Read-only once it
-// is made.
+// outputs, and the features that are made of their rows, as docs/guides/drift.md tells. Read-only
+// once it is made.
 
 #pragma once
 

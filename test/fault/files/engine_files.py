@@ -1,4 +1,4 @@
-"""Bad engine files, made from a good one (docs/engine-format.md)."""
+"""Bad engine files, made from a good one (docs/reference/engine-format.md)."""
 
 import struct
 

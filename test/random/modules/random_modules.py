@@ -1,4 +1,4 @@
-"""Random modules of PyTorch through torch.export, the .pt2 importer and an engine, against eager PyTorch (docs/random-models.md).
+"""Random modules of PyTorch through torch.export, the .pt2 importer and an engine, against eager PyTorch (docs/explanation/random-models.md).
 
 usage: random_modules.py [--seed SEED] [--count N] [--seconds S] [--dump DIR] [--show]
 Module number i has the seed SEED + i. Each process of modules may crash: the next one goes on behind the module that did.

@@ -2,7 +2,7 @@
 
     clients.py [--differences]        with the option, prints every difference instead of testing
 
-Each known difference names its row in docs/serving-triton.md; one that is not seen any more fails too. Skipped where `scripts/setup.sh triton` was
+Each known difference names its row in docs/guides/serving-triton.md; one that is not seen any more fails too. Skipped where `scripts/setup.sh triton` was
 not run. Runs in .venv-serving.
 """
 
@@ -25,22 +25,22 @@ KINDS = ("triton", "kserve", "curl", "perf_analyzer", "broken")
 # Calls as a pattern, and how the row of the page begins that says how the answers differ.
 DIFFERENCES = {
     "* stats cnn": "statistics of a model without `max_batch_size`",
-    "* stats other": "statistics of a model that is not there",
+    "* stats other": "statistics of an unknown model",
     "* classification": "classification",
     "* sequence": "sequences",
     "* system shared memory": "shared memory",
     "* infer unloaded": "an inference of an unloaded model",
-    "* load other": "loading a model that is not there",
+    "* load other": "loading an unknown model",
     "kserve rest live": "`/v2/health/live`",
     "kserve rest ready": "`/v2/health/live`",
     "broken index": "the index",
     "broken ready after it": "readiness after a failed load",
     "curl GET /v2/health/*": "`/v2/health/live`",
     "curl GET /v2/models/cnn/ready": "`/v2/health/live`",
-    "curl GET /v2/models/other/ready": "readiness of a model that is not there",
-    "curl GET /v2/nothing": "the type of a reply",
-    "curl GET /v2/models/cnn/versions/x": "the type of a reply",
-    "curl a header of JSON longer*": "the type of a reply",
+    "curl GET /v2/models/other/ready": "readiness of an unknown model",
+    "curl GET /v2/nothing": "content type of a reply",
+    "curl GET /v2/models/cnn/versions/x": "content type of a reply",
+    "curl a header of JSON longer*": "content type of a reply",
     "curl GET of infer": "a wrong method",
     "curl infer with nothing": "an empty body",
     "curl infer with [!n]*": "a malformed body",
@@ -106,7 +106,7 @@ class Comparison(ImageTest):
             self.assertEqual(self.expected.ravel().tolist(), each, name)
 
     def test_differences(self):
-        seen, page = set(), (SOURCE / "docs/serving-triton.md").read_text()
+        seen, page = set(), (SOURCE / "docs/guides/serving-triton.md").read_text()
         for kind in KINDS:
             for name, (ours, theirs) in self.differences(kind).items():
                 self.assertTrue(known(name), f"{name}: Tenon {ours}, Triton {theirs}")

@@ -35,12 +35,37 @@ TEST(Reference, Forms) {
   for (std::string_view text :
        {"",        "@a",    ":1",     "cnn:",        "cnn:0",
         "cnn:-1",  "cnn:x", "cnn:1x", "cnn@",        "cnn@7",
-        "cnn@a@b", ".cnn",  "-cnn",   "a/b",         "..",
+        "cnn@a@b", ".cnn",  "-cnn",   "a//b",        "..",
+        "/a",      "a/",    "a/../b", "cnn@a/b",     "a/b/c/d/e/f/g/h/i",
         "a b",     "a\nb",  "<b>",    "caf\xc3\xa9", "cnn:99999999999999999999"}) {
     EXPECT_EQ(ErrorId::BadObjectName, parseReference(text).status().id()) << text;
   }
+  EXPECT_EQ("vision/eu/cnn", parseReference("vision/eu/cnn@live")->name);
+  EXPECT_EQ("a/b/c/d/e/f/g/h", parseReference("a/b/c/d/e/f/g/h:3")->name);
   EXPECT_TRUE(parseReference(std::string(128, 'a')).isOk());
   EXPECT_FALSE(parseReference(std::string(129, 'a')).isOk());
+}
+
+TEST(Rights, Text) {
+  for (std::string_view text :
+       {"read", "read,push:vision/", "admin:a/b/", "push until 2027-01-31T00:00:00.000Z"}) {
+    EXPECT_EQ(text, parseRights(text)->text());
+  }
+  for (std::string_view text :
+       {"", "write", "push:", "push:../", "push,", "push until", "push until x",
+        "push until 2027-02-31", "push until 2027-01-01T00:00:00", "push;read"}) {
+    EXPECT_FALSE(parseRights(text).isOk()) << text;
+  }
+  Rights rights = *parseRights("read,push:vision/ until 1970-01-01T00:00:01Z");
+  EXPECT_TRUE(rights.allow(Role::Push, "vision/cnn") && rights.allow(Role::Read, "cnn"));
+  EXPECT_FALSE(rights.allow(Role::Push, "visions") || rights.allow(Role::Push, "vision") ||
+               rights.allow(Role::Promote, "vision/cnn") || rights.allow(Role::Push, ""));
+  EXPECT_TRUE(rights.isExpired(1000) && !rights.isExpired(999));
+  EXPECT_EQ(1000 + 86'400'000, *parseExpiry("1d", 1000));
+  EXPECT_EQ(86'400'000, *parseExpiry("1970-01-02", 1000));
+  for (std::string_view text : {"", "d", "0d", "-1d", "1.5h", "1y", "1970-01-01", "99999999999h"}) {
+    EXPECT_FALSE(parseExpiry(text, 1000).isOk()) << text;
+  }
 }
 
 Bytes bytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }

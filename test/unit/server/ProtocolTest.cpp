@@ -146,10 +146,36 @@ TEST(Routes, EachMatchesItselfAlone) {
     EXPECT_EQ(matchRoute("PUT", target).status().id(), ErrorId::NoSuchRoute);
   }
   for (std::string_view bad :
-       {"", "v2", "/v2/models/..", "/v2/models/%2E%2e/ready", "/v2/models/a%2Fb", "/v2/models/%",
-        "/v2/models/%4", "/v2/models/%00"}) {
+       {"", "v2", "/v2/models/..", "/v2/models/%2E%2e/ready", "/v2/models/a%2F..%2Fb",
+        "/v2/models/a/../b", "/v2/models/%", "/v2/models/%4", "/v2/models/%00"}) {
     EXPECT_EQ(matchRoute("GET", bad).status().id(), ErrorId::BadRequest) << bad;
   }
+}
+
+TEST(Routes, NamesInNamespaces) {
+  struct {
+    std::string_view method, target;
+    Operation operation;
+    std::string_view model, version;
+  } cases[] = {
+      {"GET", "/v2/models/team/cnn", Operation::ModelMetadata, "team/cnn", ""},
+      {"GET", "/v2/models/team%2Fcnn/ready", Operation::ModelReady, "team/cnn", ""},
+      {"POST", "/v2/models/team/a/b/infer", Operation::ModelInfer, "team/a/b", ""},
+      {"POST", "/v2/models/team/cnn/versions/2/infer", Operation::ModelInfer, "team/cnn", "2"},
+      {"GET", "/v2/models/team/stats", Operation::ModelStatistics, "team", ""},
+      {"GET", "/v2/models/team%2Fstats", Operation::ModelMetadata, "team/stats", ""},
+      {"POST", "/v2/repository/models/team/cnn/unload", Operation::RepositoryUnload, "team/cnn",
+       ""},
+      {"POST", "/v2/tenon/models/team%2fcnn/promote", Operation::RegistryPromote, "team/cnn", ""},
+  };
+  for (const auto &each : cases) {
+    Result<RouteMatch> match = matchRoute(each.method, each.target);
+    ASSERT_TRUE(match.isOk()) << each.target;
+    EXPECT_EQ(match->operation, each.operation) << each.target;
+    EXPECT_EQ(match->model, each.model);
+    EXPECT_EQ(match->version, each.version);
+  }
+  EXPECT_EQ(matchRoute("GET", "/v2/models/team/infer").status().id(), ErrorId::NoSuchRoute);
 }
 
 TEST(ErrorMap, EveryErrorHasAStatus) {

@@ -115,7 +115,7 @@ TEST(Targets, DescribeEveryField) {
 
 double tenths(double value) { return std::round(value * 10) / 10; }
 
-/// The rows of docs/targets.md.
+/// The rows of docs/reference/targets.md.
 std::string tableOf(bool ofGpus) {
   std::ostringstream text;
   auto row = [&](std::string_view target, const Target &t) {
@@ -146,11 +146,12 @@ std::string tableOf(bool ofGpus) {
 }
 
 TEST(Targets, ArePrintedOnTheirPage) {
-  std::ifstream file(TENON_SOURCE_DIR "/docs/targets.md");
+  std::ifstream file(TENON_SOURCE_DIR "/docs/reference/targets.md");
   std::string page{std::istreambuf_iterator<char>(file), {}};
   for (bool ofGpus : {false, true}) {
-    EXPECT_NE(page.find(tableOf(ofGpus)), std::string::npos) << "docs/targets.md is to have\n"
-                                                             << tableOf(ofGpus);
+    EXPECT_NE(page.find(tableOf(ofGpus)), std::string::npos)
+        << "docs/reference/targets.md is to have\n"
+        << tableOf(ofGpus);
   }
   for (const Field &field : fields()) {
     EXPECT_NE(page.find("| `" + std::string(field.key) + "` | " + std::string(field.what)),

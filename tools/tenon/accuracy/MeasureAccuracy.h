@@ -1,5 +1,6 @@
-// How well models do on labelled data, how sure that is, and what they cost (docs/accuracy.md). All
-// models see the same samples, so that differences are of pairs; latency is measured in turn.
+// How well models do on labelled data, how sure that is, and what they cost
+// (docs/guides/accuracy.md). All models see the same samples, so that differences are of pairs;
+// latency is measured in turn.
 
 #pragma once
 

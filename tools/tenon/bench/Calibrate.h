@@ -1,5 +1,5 @@
-// Measures this machine for a device profile (docs/targets.md): its CPU, and its GPU where there is
-// one.
+// Measures this machine for a device profile (docs/reference/targets.md): its CPU, and its GPU
+// where there is one.
 
 #pragma once
 

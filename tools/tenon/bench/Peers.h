@@ -10,7 +10,7 @@
 
 namespace tenon::tool {
 
-/// What the Python package is asked; docs/compare.md says what each means.
+/// What the Python package is asked; docs/guides/compare.md says what each means.
 struct PeersRequest {
   std::string against; ///< names with commas between; empty for no comparison
   std::string model;

@@ -64,8 +64,8 @@ Json describeCommand(const CLI::App &command, const std::string &name) {
   }
   std::string footer = command.get_footer();
   Json examples = Json::array();
-  if (footer.starts_with(kExampleTitle)) {
-    examples = split(footer.substr(kExampleTitle.size()), '\n');
+  if (size_t title = footer.find(kExampleTitle); title != std::string::npos) {
+    examples = split(footer.substr(title + kExampleTitle.size()), '\n');
   }
   return {{"verb", name},           {"summary", command.get_description()},
           {"arguments", arguments}, {"flags", flags},

@@ -12,7 +12,8 @@
 
 namespace tenon::tool {
 
-/// What the footer of a verb begins with; lines that can be pasted into a shell follow.
+/// What the footer of a verb has: its page, and lines that can be pasted into a shell.
+inline constexpr std::string_view kPageTitle = "Page: docs/";
 inline constexpr std::string_view kExampleTitle = "Example:\n";
 
 /// A verb with its arguments, flags, examples and subcommands.

@@ -19,21 +19,19 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--target", flags.targets,
                   "cpu for all CPU levels, some of them (cpu:avx2,avx512), the best of this "
-                  "machine (cpu:native), or a GPU: "
-                  "cuda (this machine's), cuda:h200, cuda:sm_90; separate several by commas; "
-                  "docs/targets.md")
+                  "machine (cpu:native), or a GPU: cuda (this machine's), cuda:h200, cuda:sm_90; "
+                  "separate several with commas; docs/reference/targets.md")
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file written by doctor --calibrate; its rates and sizes replace those of "
                      "the built-in table");
   addChoice(command, "--precision", flags.precision, kPrecisions,
-            "Keep the types of the model, or store and multiply in fp16 or bf16; fp8: fp16 whose "
-            "large products multiply "
-            "8-bit floats on GPUs that have them (sm_89 and later)");
-  addChoices(command, "--allow", flags.allow, kAllowances,
-             "Allow an approximation. tf32: products of fp32 may round their operands to TF32; "
-             "tanh-gelu: GELU of "
-             "fp16 and bf16 may use its tanh form, off by at most 4.8e-4");
+            "Keep the types of the model, or store and multiply in fp16 or bf16; fp8: fp16 with "
+            "large matmuls in 8-bit floats on GPUs that have them (sm_89 and later)");
+  addChoices(
+      command, "--allow", flags.allow, kAllowances,
+      "Allow an approximation. tf32: fp32 matmuls may round their operands to TF32; tanh-gelu: "
+      "GELU of fp16 and bf16 may use its tanh form, with an error of at most 4.8e-4");
   command
       .add_option("--state", flags.states,
                   "INPUT=OUTPUT: keep both in one buffer of the session, zero at first and updated "
@@ -50,7 +48,7 @@ void declareOpenFlags(CLI::App &command, OpenRequest &request) {
   command.add_flag_callback(
       "--no-verify-weights", [&request] { request.verifyWeights = false; },
       "Open an engine without comparing its weights with their hashes: a little faster for large "
-      "models, and damage to them is not seen");
+      "models, but damage goes unnoticed");
 }
 
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description) {
@@ -61,20 +59,19 @@ void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string 
 
 void declareBudgetFlag(CLI::App &command, double &seconds) {
   addSeconds(command, "--budget", {0, kLongestSeconds}, seconds,
-             "On a GPU: spend up to this time (60s, 2m) on measuring the algorithms of library "
-             "calls, and use the "
-             "fastest from now on");
+             "On a GPU: measure the algorithms of library calls for up to this time (60s, 2m), and "
+             "use the fastest from now on");
 }
 
 void declareStoreFlag(CLI::App &command, std::string &store) {
   command.add_option(
       "--store", store,
-      "Folder of the tuning store; by default one beside the compile cache (docs/tune.md)");
+      "Folder of the tuning store; by default one beside the compile cache (docs/guides/tune.md)");
 }
 
 void declareStrictFlag(CLI::App &command, bool &strict) {
   command.add_flag("--strict", strict,
-                   "Fail where a node takes fewer sizes than the model or --shape declares");
+                   "Fail if a node takes fewer sizes than the model or --shape declares");
 }
 
 void declareSeededFlags(CLI::App &command, InputFlags &flags) {
@@ -84,7 +81,7 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
   addNumber(
       command, "--batch", {1, kMaxInputBatch},
       [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
-      "Size of dimension 0 of every input");
+      "Size of dimension 0 of all inputs");
   command
       .add_option(
           "--fill", flags.fills,

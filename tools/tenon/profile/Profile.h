@@ -104,7 +104,7 @@ struct OperatorGroup {
 
 /// Something to try.
 struct Advice {
-  std::string rule;     ///< "threads"; docs/profile.md lists them
+  std::string rule;     ///< "threads"; docs/guides/profile.md lists them
   std::string evidence; ///< a sentence with the numbers that speak for it
   std::string command;
   double gainSeconds = 0; ///< of a run, predicted

@@ -298,28 +298,27 @@ Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &termin
 RegistryTask declareRegistryGate(CLI::App &command) {
   std::shared_ptr<GateFlags> flags = std::make_shared<GateFlags>();
   command
-      .add_option(
-          "REF", flags->what,
-          "NAME@ALIAS, whose rules are shown or set, or with ALIAS the version that is measured")
+      .add_option("REF", flags->what,
+                  "NAME@ALIAS to show or set its rules, or with ALIAS the version to measure")
       ->required();
   command.add_option("ALIAS", flags->alias,
-                     "The alias whose rules the version is measured by, beside what is there");
+                     "The alias whose rules apply; its current version is measured too");
   command
       .add_option("--rule", flags->rules,
-                  "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; all that are given "
-                  "take the place of those that were (repeat for more)")
+                  "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; the given rules "
+                  "replace all earlier ones (repeat for more)")
       ->allow_extra_args(false);
-  command.add_flag("--no-rules", flags->clears, "Take all rules away");
+  command.add_flag("--no-rules", flags->clears, "Remove all rules");
   command.add_option("--data", flags->data,
-                     "Samples and labels as `accuracy` takes them, or registry:NAME:VERSION; with "
-                     "--rule the gate measures on these and no others");
+                     "Samples and labels as for `accuracy`, or registry:NAME:VERSION; with --rule "
+                     "the gate measures only on these");
   addSeconds(command, "--seconds", {0.01, 3600}, flags->seconds,
-             "How long to time both; 2s by default; with --rule at least so long");
+             "How long to time both; 2s by default; with --rule the minimum");
   addNumber(
       command, "--repetitions", {1, 100}, [flags](uint64_t count) { flags->repetitions = count; },
-      "With --rule: so many results must have passed");
+      "With --rule: the number of results that must have passed");
   command.add_option("--machine", flags->machine,
-                     "With --rule: the machine to measure on, as results name it, or `this`");
+                     "With --rule: the machine to measure on, by its name in results, or `this`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return gate(*flags, where, terminal);
   };

@@ -73,9 +73,8 @@ RegistryTask declareRegistryCollect(CLI::App &command) {
   addNumber(
       command, "--keep", {0, 1'000'000},
       [flags](uint64_t number) { flags->keep = static_cast<int64_t>(number); },
-      "Delete versions beyond the newest so many of each object, but for those at aliases and "
-      "those that a rollback goes to");
-  command.add_flag("--dry-run", flags->isDryRun, "Only say what would be deleted");
+      "Keep the newest N versions of each object, and those that an alias or a rollback points to");
+  command.add_flag("--dry-run", flags->isDryRun, "Only show what would be deleted");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return collect(*flags, where, terminal);
   };
@@ -85,7 +84,7 @@ RegistryTask declareRegistryVerify(CLI::App &command) {
   std::shared_ptr<MaintainFlags> flags = std::make_shared<MaintainFlags>();
   command.add_option(
       "--head", flags->head,
-      "The hash of an event that must be in the history, as verify printed it before");
+      "The hash of an event that must be in the history, as an earlier verify printed it");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return verify(*flags, where, terminal);
   };

@@ -76,12 +76,11 @@ RegistryTask declareRegistryPromote(CLI::App &command) {
   std::shared_ptr<MoveFlags> flags = std::make_shared<MoveFlags>();
   command.add_option("REF", flags->what, "NAME:VERSION, NAME@OTHER, or NAME for the newest")
       ->required();
-  command.add_option("ALIAS", flags->alias, "The alias that moves to it, such as production")
-      ->required();
+  command.add_option("ALIAS", flags->alias, "The alias to move, such as production")->required();
   command.add_option("--expect", flags->expect, "Move only from this version, or from 'none'");
   command
       .add_option("--require-signature", flags->trusted,
-                  "PEM file of public keys and of certificates of authorities: move only to a "
+                  "PEM file with public keys and certificates of authorities: move only to a "
                   "version that one of them has signed (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--reason", flags->reason, "A line for the history");

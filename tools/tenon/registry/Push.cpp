@@ -116,20 +116,20 @@ RegistryTask declareRegistryPush(CLI::App &command) {
                      "Of several files, the path of the one that is run, compiled or served; by "
                      "default the only engine, else the only model");
   addChoice(command, "--kind", flags->kind, registry::kKinds,
-            "What it is; by default what its content says");
+            "Its kind; by default determined by its content");
   command.add_option("--parent", flags->parent,
-                     "The version that it was made from: NAME:VERSION or NAME@ALIAS");
+                     "The version it was made from: NAME:VERSION or NAME@ALIAS");
   command.add_option("--data", flags->data,
-                     "The version of the data that it was trained or calibrated with");
+                     "The version of the data it was trained or calibrated with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
-  command.add_option("--note", flags->note, "A line for people");
+  command.add_option("--note", flags->note, "A note in one line");
   CLI::Option *key = command.add_option(
       "--sign", flags->key,
-      "PEM file of a private key, whose signature of the file is stored with the version");
+      "PEM file of a private key; its signature of the file is stored with the version");
   command
       .add_option("--certificate-chain", flags->certificates,
-                  "PEM file of the key's certificate and of those that signed it (repeat for more)")
+                  "PEM file with the key's certificate and those that signed it (repeat for more)")
       ->allow_extra_args(false)
       ->needs(key);
   return [flags](const RegistryFlags &where, Terminal &terminal) {

@@ -98,11 +98,11 @@ RegistryTask declareRegistrySign(CLI::App &command) {
                      "PEM file of a private key on P-256, P-384 or P-521, without a passphrase");
   command
       .add_option("--certificate-chain", flags->certificates,
-                  "PEM file of the key's certificate and of those that signed it (repeat for more)")
+                  "PEM file with the key's certificate and those that signed it (repeat for more)")
       ->allow_extra_args(false);
   command.add_option(
       "--signature", flags->bundle,
-      "A signature of the version's file that was made elsewhere, by `tenon sign` for one");
+      "A signature of the version's file made elsewhere, for example by `tenon sign`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return sign(*flags, where, terminal);
   };

@@ -62,7 +62,9 @@ Result<std::string> stage(registry::Registry &registry, const registry::Version 
     return version.mainPath().empty() ? whole : whole + "/" + version.mainPath();
   }
   TENON_TRY(registry.check(version));
-  std::string path = fmt::format("{}/{}-{}{}", folder.path(), version.name, version.number,
+  std::string name = version.name;
+  std::ranges::replace(name, '/', '+'); // which no name has
+  std::string path = fmt::format("{}/{}-{}{}", folder.path(), name, version.number,
                                  std::filesystem::path(version.file).extension().string());
   int code = ::link(registry.pathOf(version).c_str(), path.c_str()) == 0 ? 0 : errno;
   if (code == 0 || code == EEXIST) { // named twice

@@ -33,11 +33,12 @@ RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
 RegistryTask declareRegistryToken(CLI::App &command);
 RegistryTask declareRegistrySign(CLI::App &command);
+RegistryTask declareRegistryWatch(CLI::App &command);
 
 /// What --registry does.
 inline constexpr const char *kRegistryHelp =
-    "A folder, or postgresql://USER@HOST/DATABASE?blobs=s3://BUCKET/PREFIX; by default what "
-    "$TENON_REGISTRY says, or tenon/registry in $XDG_DATA_HOME or ~/.local/share";
+    "A folder, or postgresql://USER@HOST/DATABASE?blobs=s3://BUCKET/PREFIX; by default "
+    "$TENON_REGISTRY, or tenon/registry in $XDG_DATA_HOME or ~/.local/share";
 /// Where the registry is: what --registry or $TENON_REGISTRY says, or the user's own, for which
 /// TN1001 is told where the environment names no home.
 Result<std::string> registryFolder(const RegistryFlags &flags);

@@ -18,8 +18,8 @@ constexpr size_t kMaxBytes = 64 << 10;
 /// More than any device has or reaches.
 constexpr double kMaxRate = 1e18;
 constexpr int64_t kMaxSize = int64_t(1) << 40;
-constexpr const char *kHint =
-    "write one with tenon doctor --calibrate -o FILE; docs/targets.md says what it may hold";
+constexpr const char *kHint = "write one with tenon doctor --calibrate -o FILE; "
+                              "docs/reference/targets.md says what it may hold";
 
 Status profileError(std::string_view path, const std::string &what,
                     const std::string &hint = kHint) {

@@ -1,5 +1,5 @@
 // Files with what was measured of a device: JSON with an object `cpu`, `cuda` or both, each with
-// numbers by the keys of target::fields(), all of them optional (docs/targets.md).
+// numbers by the keys of target::fields(), all of them optional (docs/reference/targets.md).
 
 #pragma once
 

@@ -80,7 +80,7 @@ struct TuneResult {
 /// writes the store.
 Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener);
 
-/// For people, and for programs (docs/tune.md).
+/// For people, and for programs (docs/guides/tune.md).
 std::string tuneText(const TuneResult &result);
 Json describeTuning(const TuneResult &result);
 

@@ -43,7 +43,7 @@ Action declareAccuracy(CLI::App &command) {
       .add_option("--data", flags->request.data,
                   "Samples and labels: an npz with an array for each input and 'labels', a .jsonl, "
                   "or a folder of "
-                  "pictures; docs/accuracy.md")
+                  "pictures; docs/guides/accuracy.md")
       ->required();
   command
       .add_option("--metric", flags->request.metrics,
@@ -52,13 +52,13 @@ Action declareAccuracy(CLI::App &command) {
                   "outputs as an npz and prints a number (repeat for more; top1 by default)")
       ->allow_extra_args(false);
   command.add_option("--reference", flags->request.reference,
-                     "For cosine and relative: the model to be near to; the first by default");
+                     "For cosine and relative: the model to compare with; the first by default");
   command.add_option("--output", flags->request.output,
-                     "The output that is scored; by default the first");
+                     "The output to score; the first by default");
   addNumber(
       command, "--batch", {1, kMaxBatch},
       [flags](uint64_t number) { flags->request.batch = number; },
-      "Samples run at once where the model takes any number; 32 by default");
+      "Samples per run if the batch is free; 32 by default");
   command
       .add_option(
           "--shape", flags->request.open.shapes,

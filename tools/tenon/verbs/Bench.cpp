@@ -80,13 +80,13 @@ Action declareBench(CLI::App &command) {
                      "A second engine or model, measured alternately");
   command.add_option(
       "--against", flags->peers.against,
-      "With Python: also eager, inductor, max-autotune, onnxruntime, openvino, tensorrt (some "
-      "of them, with commas between); MODEL may be model.py:make_model");
+      "With Python: also measure some of eager, inductor, max-autotune, onnxruntime, openvino, "
+      "tensorrt (separated by commas); MODEL may be model.py:make_model");
   addChoice(command, "--device", flags->peers.device, {"cpu", "cuda"},
-            "With --against: where all of them run");
+            "With --against: the device for all of them");
   addChoice(command, "--format", flags->peers.format, {"table", "json", "svg"},
-            "With --against: svg is a plot of when compiling pays");
-  addOutput(command, flags->peers.output, "With --against: the file that takes it");
+            "With --against: svg plots when compiling pays off");
+  addOutput(command, flags->peers.output, "With --against: output file");
   declareSeededFlags(command, flags->request.inputs);
   declareFileFlags(command, flags->request.inputs);
   declareThreadsFlag(command, flags->request.session.threads,
@@ -99,24 +99,23 @@ Action declareBench(CLI::App &command) {
       [flags](uint64_t number) { flags->request.budget.runs = static_cast<size_t>(number); },
       "Measure exactly this many runs instead");
   command.add_flag("--cold", flags->request.isCold,
-                   "On a GPU: through more tensors in turn than its caches hold");
+                   "On a GPU: cycle through more tensors than its caches hold");
   command.add_flag("--no-overlap", flags->isSerial,
-                   "On a GPU: branches of the model one after the other");
+                   "On a GPU: run branches of the model one after the other");
   command.add_flag("--regions", flags->request.details.regions,
-                   "Also the time of each instruction; on a GPU by itself");
+                   "Also measure each instruction; on a GPU by itself");
   command.add_flag(
       "--intervals", flags->request.details.intervals,
-      "With --json: 95 % intervals of median, p99 and throughput, with --ab also of their ratios");
+      "With --json: 95 % intervals of median, p99 and throughput, and with --ab of their ratios");
   command.add_flag("--probes", flags->request.details.probes,
-                   "On a GPU: also what copying and a large product reach");
-  command.add_option(
-      "--kernels", flags->kernelsOf,
-      "Instead of the model: every kernel that can compute the region of this node, or "
-      "of all, predicted and measured");
+                   "On a GPU: also measure a copy and a large matmul");
+  command.add_option("--kernels", flags->kernelsOf,
+                     "Instead of the model, measure the kernels that can compute the region of "
+                     "this node (or all), beside the prediction");
   addNumber(
       command, "--per-family", {1, kMaxRuns},
       [flags](uint64_t number) { flags->mostOfFamily = static_cast<size_t>(number); },
-      "With --kernels: at most so many configurations of each family");
+      "With --kernels: at most N configurations of each family");
   declareBudgetFlag(command, flags->request.session.measureSeconds);
   declareTargetFlags(command, flags->request.open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

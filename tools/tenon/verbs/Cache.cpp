@@ -249,9 +249,8 @@ Action declareCache(CLI::App &command) {
   std::shared_ptr<CacheFlags> flags = std::make_shared<CacheFlags>();
   addChoice(command, "TASK", flags->task, {"ls", "explain", "export", "import", "gc"},
             "ls: list the records; explain MODEL: what each region finds, or which part of the key "
-            "differs; export: write the "
-            "records to -o; import FILE: add those of an exported file; gc: drop what is damaged, "
-            "replaced or out of date")
+            "differs; export: write the records to -o; import FILE: add those of an exported file; "
+            "gc: drop damaged, replaced and outdated records")
       ->required();
   command.add_option("PATH", flags->path, "The model to explain, or the file to import");
   addOutput(command, flags->output, "export: the file to write");

@@ -63,12 +63,12 @@ Action declareCompare(CLI::App &command) {
   std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
   command
       .add_option("A", flags->request.a,
-                  "An engine, a model (ONNX, .pt2) to be interpreted, or compiled:MODEL")
+                  "An engine, a model (ONNX, .pt2) to interpret, or compiled:MODEL")
       ->required();
   command.add_option("B", flags->request.b, "The same, as the reference for A")->required();
   command.add_flag(
       "--layers", flags->request.wantsLayers,
-      "Also compare inner values: all those of models, of engines those that compile --tap added");
+      "Also compare inner values: all of a model's, those of an engine that compile --tap added");
   addNumbers(command, "--rtol", kTolerances, flags->relative,
              "Relative tolerance; by default that of the element type");
   addNumbers(command, "--atol", kTolerances, flags->absolute,

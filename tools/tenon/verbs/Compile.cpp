@@ -146,7 +146,7 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--ptxas", flags->ptxas,
                      "The ptxas for --cubin; by default the first one found");
   command.add_flag("--guard", request.guard,
-                   "Check every load and store of CPU code against its buffers (slow; for finding "
+                   "Check the loads and stores of CPU code against its buffers (slow; for finding "
                    "bugs in Tenon)");
   command
       .add_option(
@@ -154,8 +154,9 @@ Action declareCompile(CLI::App &command) {
           "Make this inner value of the model an output too (repeat for more), or all of them")
       ->allow_extra_args(false);
   command
-      .add_option("--plugin", flags->plugins,
-                  "Load passes of your own from a shared object (repeat for more); docs/passes.md")
+      .add_option(
+          "--plugin", flags->plugins,
+          "Load your own passes from a shared object (repeat for more); docs/guides/passes.md")
       ->allow_extra_args(false);
   command
       .add_option("--kernel", flags->kernels,
@@ -168,11 +169,11 @@ Action declareCompile(CLI::App &command) {
                   "Do not use this kernel family (repeat for more)")
       ->allow_extra_args(false);
   addTimes(command, "--max-weights", kMaxWeights, request.maxWeights,
-           "The weights of a device take at most so many times the model's; kernels that want them "
-           "larger are not chosen, which may cost time");
+           "Limit of a device's weights, as a multiple of the model's; excludes kernels that store "
+           "more, which may cost time");
   declareStrictFlag(command, request.strict);
   command.add_flag("--verify", request.verify,
-                   "Check the numbers against the reference after every pass");
+                   "Check the numbers against the reference after each pass");
   addChoice(command, "--stop-after", flags->stopAfter,
             {pipeline::kPhaseNames.begin(), pipeline::kPhaseNames.end()},
             "Stop after this phase and write its text, if it has one, to -o");
@@ -180,13 +181,13 @@ Action declareCompile(CLI::App &command) {
                      "Write the IR after each phase into this folder");
   command.add_option(
       "--reproducer", request.reproducer,
-      "Where to write what reproduces a crash of the compiler; by default beside the output");
+      "Where to write a reproducer if the compiler fails; by default beside the output");
   declareThreadsFlag(command, request.threads,
                      "Threads to compile with; by default all usable CPUs");
   command.add_flag("--force", flags->force,
-                   "Replace an engine for other targets at the default place");
+                   "Replace an engine for other targets at the default path");
   addSeconds(command, "--budget", {0, kLongestSeconds}, *budget,
-             "For CPUs: first race kernels for up to this time (60s, 2m), as tenon tune does");
+             "For CPUs: first measure kernels for up to this time (60s, 2m), as tenon tune does");
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");

@@ -188,8 +188,7 @@ Action declareDebug(CLI::App &command) {
   compile.threads = usableCpus();
   addChoice(command, "TASK", flags->task, {"reduce", "bisect"},
             "reduce: find a small part of the model that still fails; bisect: find the pass and "
-            "the place where the "
-            "numbers first go wrong")
+            "the operation where the numbers first go wrong")
       ->required();
   command
       .add_option("MODEL", compile.model,
@@ -208,7 +207,7 @@ Action declareDebug(CLI::App &command) {
              "Stop after this time (60s, 2m) with the best result so far; by default 60s");
   command
       .add_option("--target", flags->target.targets,
-                  "As for compile; of several CPU levels, the best that this machine runs is used")
+                  "As for compile; with several CPU levels, the best one that this machine runs")
       ->allow_extra_args(false);
   declareThreadsFlag(command, compile.threads, "Threads; all usable CPUs by default");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };

@@ -28,19 +28,17 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  addChoice(command, "TOPIC", flags->request.topic, explainTopics(), "What is to be explained")
-      ->required();
+  addChoice(command, "TOPIC", flags->request.topic, explainTopics(), "What to explain")->required();
   command.add_option("ENGINE", flags->request.engine, "The engine")->required();
   command.add_option("NODE", flags->request.node,
-                     "A node of the model, or a region; the whole in a screen without it");
-  command.add_flag("--all", flags->all, "All of it rather than a screen");
+                     "A node of the model, or a region; without it, an overview in one screen");
+  command.add_flag("--all", flags->all, "Print everything instead of one screen");
   command
-      .add_option(
-          "--shape", flags->request.shapes,
-          "Sizes of an input that estimates are for, name:1x128; the likely ones without it")
+      .add_option("--shape", flags->request.shapes,
+                  "Sizes of an input for the estimates, name:1x128; the likely ones by default")
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
-                     "Which variant of the engine; this machine's without it");
+                     "Variant of the engine; this machine's by default");
   return [flags](Terminal &terminal) { return explain(*flags, terminal); };
 }
 

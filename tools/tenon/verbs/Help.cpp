@@ -114,11 +114,11 @@ Status help(const CLI::App &app, const HelpFlags &flags, Terminal &terminal) {
 Action declareHelp(CLI::App &command) {
   std::shared_ptr<HelpFlags> flags = std::make_shared<HelpFlags>();
   command.add_option("CODE|VERB", flags->topic,
-                     "An error code such as TN0301, or a verb; without it, all verbs. With --json "
-                     "verbs are data: their arguments and flags");
-  addChoice(command, "--completion", flags->completion, {"bash", "zsh", "fish"},
-            "Print a script by which the shell completes verbs and flags: in bash "
-            "source <(tenon help --completion bash)");
+                     "An error code such as TN0301, or a verb; without it, all verbs. With --json, "
+                     "verbs as data: their arguments and flags");
+  addChoice(
+      command, "--completion", flags->completion, {"bash", "zsh", "fish"},
+      "Print a completion script for the shell: in bash, source <(tenon help --completion bash)");
   const CLI::App *app = command.get_parent();
   return [flags, app](Terminal &terminal) { return help(*app, *flags, terminal); };
 }

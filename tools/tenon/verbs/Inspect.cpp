@@ -44,18 +44,18 @@ Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
   command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2) or an engine")->required();
   addChoice(command, "--format", flags->request.format, kInspectFormats,
-            "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
-  addOutput(command, flags->request.output, "Where it goes; stdout without it");
-  command.add_flag("--all", flags->all, "All of the text rather than a screen");
+            "Output format: html is a page for a browser, onnx a graph for ONNX viewers");
+  addOutput(command, flags->request.output, "Output file; stdout by default");
+  command.add_flag("--all", flags->all, "Print all of the text instead of one screen");
   command
       .add_option("--shape", flags->request.shapes,
-                  "Dimensions of an input: of a model as for compile, of an engine the sizes that "
-                  "counts and estimates are for")
+                  "Dimensions of an input: for a model as in compile, for an engine the sizes of "
+                  "counts and estimates")
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
-                     "Which variant of an engine; this machine's without it");
+                     "Variant of an engine; this machine's by default");
   command.add_option("--profile", flags->request.profile,
-                     "What tenon bench --regions --json measured of the engine");
+                     "Output of tenon bench --regions --json for this engine");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };
 }
 

@@ -43,31 +43,29 @@ void declareMonitoringFlags(CLI::App &command, MonitoringFlags &flags,
                             server::MonitoringOptions &options) {
   const std::vector<std::string> actions = {"webhook", "rollback"};
   command
-      .add_option(
-          "--drift-reference", flags.references,
-          "MODEL=FILE: an npz that requests of the model are compared with (repeat for more)")
+      .add_option("--drift-reference", flags.references,
+                  "MODEL=FILE: an npz to compare requests of the model with (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
       command, "--drift-window", {30, 1'000'000},
       [&options](uint64_t rows) { options.window = rows; },
-      "Rows that are compared together, 1000 by default");
+      "Number of rows to compare at once, 1000 by default");
   addShare(command, "--watch-share", 0.0, options.share,
-           "Share of the requests that are sampled, for drift and for labels; 1 by default");
+           "Share of the requests to sample for drift and labels; 1 by default");
   addChoice(command, "--on-drift", flags.onDrift, {"webhook", "rollback", "rollback-any"},
-            "What is done after three windows with drift: tell the webhook, or roll back as well "
-            "where outputs drift; rollback-any: also where inputs alone do");
+            "Action after three windows with drift: notify the webhook, or also roll back if "
+            "outputs drift; rollback-any: also if only inputs drift");
   addChoice(command, "--on-canary", flags.onCanary, actions,
-            "What is done where a version that gets a part of the traffic is worse: tell the "
-            "webhook, or roll back as well");
+            "Action if a version that gets part of the traffic is worse: notify the webhook, or "
+            "also roll back");
   command.add_option("--webhook", options.webhook,
-                     "URL that is told of drift, bad canaries and what was done, as JSON by POST");
+                     "URL to notify of drift, bad canaries and actions, as JSON by POST");
   addSeconds(command, "--label-age", {1, 30 * kLongestSeconds}, flags.labelAgeSeconds,
-             "How long answers to requests with an id wait for their labels; a day by default");
-  command.add_option(
-      "--otlp", options.otlp,
-      "URL of a collector of OpenTelemetry, which gets spans of requests by OTLP over HTTP");
+             "How long to keep answers to requests with an id for their labels; a day by default");
+  command.add_option("--otlp", options.otlp,
+                     "URL of an OpenTelemetry collector for spans of requests, by OTLP over HTTP");
   addShare(command, "--trace-share", 0.0, options.traceShare,
-           "Share of the requests without a traceparent that are traced; 0.01 by default");
+           "Share of the requests without a traceparent to trace; 0.01 by default");
 }
 
 Status readMonitoringFlags(const MonitoringFlags &flags, server::MonitoringOptions &options) {

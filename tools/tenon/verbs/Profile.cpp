@@ -89,24 +89,25 @@ Action declareProfile(CLI::App &command) {
   addNumber(
       command, "--top", {1, kMaxRows},
       [flags](uint64_t number) { flags->top = static_cast<size_t>(number); },
-      "How many operators are shown, the longest first; 5 by default");
-  command.add_option("--ab", flags->other,
-                     "A second engine or model: which of its operators make it faster or slower");
+      "Number of operators to show, the longest first; 5 by default");
+  command.add_option(
+      "--ab", flags->other,
+      "A second engine or model: show which of its operators make it faster or slower");
   command.add_option(
       "--html", flags->page,
-      "Also a page for a browser: roofline, time by operator, module and source line");
-  command.add_option("--trace", flags->trace, "Also a trace for Perfetto and Chrome");
+      "Also write a page for a browser: roofline, time by operator, module and source line");
+  command.add_option("--trace", flags->trace, "Also write a trace for Perfetto and Chrome");
   command.add_option("--layers", flags->layers,
-                     "Also the layers as trtexec --exportLayerInfo writes them");
+                     "Also write the layers in the format of trtexec --exportLayerInfo");
   command.add_option("--layer-times", flags->layerTimes,
-                     "Also their times as trtexec --exportProfile writes them");
+                     "Also write their times in the format of trtexec --exportProfile");
   declareSeededFlags(command, flags->request.inputs);
   declareFileFlags(command, flags->request.inputs);
   declareThreadsFlag(command, flags->request.session.threads,
                      "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->request.open);
   addSeconds(command, "--seconds", {kShortestProfile, kLongestSeconds}, flags->request.seconds,
-             "How long runs are measured; limits and experiments take a few seconds more");
+             "How long to measure runs; limits and experiments take a few seconds more");
   declareTargetFlags(command, flags->request.open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return runProfile(*flags, terminal); };

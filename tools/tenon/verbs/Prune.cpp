@@ -74,36 +74,35 @@ Action declarePrune(CLI::App &command) {
       ->required();
   command.add_option_function<std::string>(
       "--ratio", [flags](const std::string &text) { flags->request.ratio = parseRatio(text); },
-      "How many of the channels, heads and FFN widths go: 30%");
+      "Share of the channels, heads and FFN widths to remove: 30%");
   command.add_option_function<std::string>(
       "--latency",
       [flags](const std::string &text) { flags->request.latency = parseLatency(text); },
-      "Remove as few as the model needs to take so long, measured here: 3ms");
+      "Remove as little as needed to reach this time, measured on this machine: 3ms");
   addOutput(command, flags->request.output,
             "Where to write the pruned model; by default the model's name with .pruned.onnx");
   command
       .add_option(
           "--recipe", flags->request.recipe,
-          "Also write what is kept of each tensor, as JSON: for tenon.prune.apply(module, recipe)")
+          "Also write what each tensor keeps, as JSON: for tenon.prune.apply(module, recipe)")
       ->check(CLI::Validator(
           [](const std::string &text) { return text.empty() ? "give the name of a file" : ""; },
           ""));
   addChoice(command, "--importance", flags->request.importance, {"magnitude", "bn-scale", "scores"},
-            "What of a group goes first: that of the smallest weights, of the smallest scales of "
-            "BatchNormalization, or "
-            "of the smallest --scores");
+            "What to remove first from a group: the smallest weights, the smallest scales of "
+            "BatchNormalization, or the smallest --scores");
   command.add_option("--scores", flags->request.scores,
                      "With --importance scores: an npz with an array for each parameter, as "
                      "tenon.prune.taylor makes it");
   command
       .add_option("--keep", flags->request.keep,
-                  "Leave the width of this node's layer (repeat for more)")
+                  "Keep the width of this node's layer (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
       command, "--multiple", {1, 1024},
       [flags](uint64_t number) { flags->request.multiple = number; },
-      "Widths become multiples of this; by default of what a kernel of the target computes at "
-      "once");
+      "Widths become multiples of this; by default the width that a kernel of the target computes "
+      "at once");
   command
       .add_option("--shape", flags->request.shapes,
                   "Dims of an input with free sizes: x:1x3x224x224 (repeat for more)")

@@ -25,22 +25,19 @@ struct QuantizeFlags {
 void declareSearchFlags(CLI::App &command, SearchOptions &search) {
   command.add_option(
       "--accuracy-drop", search.drop,
-      "Search for the fastest form that loses at most this: 0.5% is half a point of top1");
+      "Search for the fastest model that loses at most this: 0.5% is half a point of top1");
   command.add_option("--latency", search.latency,
-                     "Search for the most accurate form that takes at most this for a sample, on "
-                     "this machine: 4ms");
+                     "Search for the most accurate model that takes at most this time per sample "
+                     "on this machine: 4ms");
   command.add_option("--report", search.report,
-                     "Also a page r.html: ranges and clipping, error of each layer, the front of a "
-                     "search, and accuracy, "
-                     "latency, file and memory before and after");
+                     "Also write a page, r.html: ranges and clipping, error of each layer, the "
+                     "front of a search, and accuracy, latency, file and memory before and after");
   command.add_option("--test", search.test,
-                     "Of the search and the report: samples, with labels if there are any, that "
-                     "the loss is measured on; "
-                     "by default those of --data");
+                     "For the search and the report: samples, with labels if any, to measure the "
+                     "loss on; by default those of --data");
   command.add_option("--metric", search.metric,
-                     "Of the search and the report: as of accuracy; by default top1 where samples "
-                     "have a class, else cosine to the "
-                     "model's outputs");
+                     "For the search and the report: a metric of tenon accuracy; by default top1 "
+                     "if samples have a class, else cosine to the model's outputs");
   command
       .add_option_function<std::string>(
           "--budget",
@@ -51,16 +48,16 @@ void declareSearchFlags(CLI::App &command, SearchOptions &search) {
               throw CLI::ValidationError("--budget", text + ": give seconds, as 120s or 5m");
             }
           },
-          "Of the search: how long it may take; 300s by default")
+          "For the search: its time limit; 300s by default")
       ->type_name("SECONDS");
   addNumber(
       command, "--error-samples", {1, kMaxSamples},
       [&search](uint64_t number) { search.samples = number; },
-      "Of the search: samples, spread over --data, for the error of one layer; 32 by default");
-  command.add_option("--state", search.state,
-                     "Of the search: the file that it goes on from when it is called again, and "
-                     "that is kept; by default "
-                     "the output's name with .search.json, removed with success");
+      "For the search: samples, spread over --data, for the error of one layer; 32 by default");
+  command.add_option(
+      "--state", search.state,
+      "For the search: its state file, from which a repeated call continues, and which is kept; by "
+      "default the output's name with .search.json, removed on success");
 }
 
 Status quantize(QuantizeFlags &flags, Terminal &terminal) {
@@ -79,9 +76,8 @@ Action declareQuantize(CLI::App &command) {
   command.add_option("MODEL", flags->request.calibration.model, "A trained model (ONNX, FP32)")
       ->required();
   command.add_option("--data", flags->request.calibration.data,
-                     "Samples to calibrate with: x.npz with an array for each input, lines of "
-                     "JSON, or a folder of "
-                     "pictures");
+                     "Calibration samples: x.npz with an array for each input, JSON lines, or a "
+                     "folder of pictures");
   addOutput(command, flags->request.output,
             "Where to write the quantized model; by default the model's name with .int8.onnx, "
             ".fp8.onnx, .dynamic.onnx, or "
@@ -91,47 +87,45 @@ Action declareQuantize(CLI::App &command) {
     methods.emplace_back(quant::nameOf(method));
   }
   addChoice(command, "--ranges", flags->request.ranges, methods,
-            "How ranges are estimated: mse has the least squared error; entropy is refused where "
-            "its error exceeds "
-            "that of minmax");
+            "How ranges are estimated: mse minimizes the squared error; entropy is refused if its "
+            "error exceeds that of minmax");
   command
       .add_option("--percentile", flags->request.percentile,
-                  "Share of the values that --ranges percentile keeps, of 100")
+                  "Percentage of the values that --ranges percentile keeps")
       ->check(CLI::Range(50.0, 100.0));
   addNumber(
       command, "--samples", {1, uint64_t(1) << 40},
       [flags](uint64_t number) { flags->request.calibration.mostSamples = number; },
-      "Use only so many samples, the first ones");
+      "Use only the first N samples");
   addChoice(command, "--precision", flags->request.precision, {"int8", "fp8"},
-            "What narrow layers compute in: fp8 is E4M3 on both sides, for GPUs (opset 19)");
+            "Type of quantized layers: fp8 is E4M3 on both sides, for GPUs (opset 19)");
   command.add_flag("--dynamic", flags->request.dynamic,
-                   "Products of int8 whose activations find a scale for each row when they run: "
-                   "needs no samples");
+                   "Matmuls in int8 with a scale for each row of an activation, computed at run "
+                   "time: needs no samples");
   command.add_flag("--per-tensor", flags->request.perTensor,
                    "--dynamic with one scale for all rows of a run (DynamicQuantizeLinear), which "
                    "ONNX Runtime fuses");
   addChoice(command, "--weights-only", flags->request.weightsOnly, {"8", "4"},
-            "Store weights in 8 bits, or those of products in 4, and compute wide: needs no "
-            "samples, but 4 bits are "
-            "rounded by them where --data gives some (GPTQ)");
+            "Store weights in 8 bits, or those of matmuls in 4, and compute in FP32: needs no "
+            "samples; with --data, 4 bits are rounded by them (GPTQ)");
   addChoice(command, "--int4-form", flags->request.int4Form, {"nbits", "qdq"},
             "Weights of 4 bits as MatMulNBits, or as DequantizeLinear with block_size (opset 21)");
   command
       .add_option("--keep", flags->request.keep,
-                  "Leave the layer or embedding table of this node wide (repeat for more)")
+                  "Keep the layer or embedding table of this node in FP32 (repeat for more)")
       ->allow_extra_args(false);
   command
-      .add_option("--narrow", flags->request.narrow,
-                  "Make the layer of this node int8, against the first guess (repeat for more)")
+      .add_option(
+          "--narrow", flags->request.narrow,
+          "Quantize the layer of this node although the default would not (repeat for more)")
       ->allow_extra_args(false);
   command.add_flag(
       "--reduce-range", flags->request.reduceRange,
-      "Weights of 7 bits, for other programs that saturate on x86 without VNNI; Tenon does not");
-  command.add_flag(
-      "--no-smoothing", flags->request.noSmoothing,
-      "Do not move outliers of activations into the weights of products (SmoothQuant)");
+      "Weights of 7 bits, for other runtimes that saturate on x86 without VNNI; Tenon does not");
+  command.add_flag("--no-smoothing", flags->request.noSmoothing,
+                   "Do not move outliers of activations into the weights of matmuls (SmoothQuant)");
   command.add_flag("--no-bias-correction", flags->request.noBiasCorrection,
-                   "Do not take off the mean error of rounded weights from biases");
+                   "Do not correct biases for the mean error of rounded weights");
   declareSearchFlags(command, flags->request.search);
   declareThreadsFlag(command, flags->request.calibration.threads,
                      "Threads; all usable CPUs by default");

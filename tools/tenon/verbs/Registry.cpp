@@ -24,9 +24,10 @@ constexpr Subcommand kSubcommands[] = {
     {"gate", "set the rules of an alias, or measure a version by them", declareRegistryGate},
     {"promote", "move an alias to a version", declareRegistryPromote},
     {"rollback", "move an alias back to where it was", declareRegistryRollback},
-    {"history", "say what happened, when and by whom", declareRegistryHistory},
-    {"gc", "delete what nobody needs", declareRegistryCollect},
-    {"verify", "hash every file and check the history", declareRegistryVerify},
+    {"history", "show what happened, when and by whom", declareRegistryHistory},
+    {"watch", "report events to another system", declareRegistryWatch},
+    {"gc", "delete versions that nothing uses", declareRegistryCollect},
+    {"verify", "hash the stored files and check the history", declareRegistryVerify},
     {"token", "add, list and revoke tokens, which say who may do what", declareRegistryToken},
 };
 

@@ -123,34 +123,35 @@ Action declareServe(CLI::App &command) {
   server::ServerOptions &options = flags->options;
   command.add_option(
       "MODELS", flags->models,
-      "An engine, a folder of engines, a folder as Triton has it: MODEL/VERSION/model.tenon with "
+      "An engine, a folder of engines, or a Triton folder: MODEL/VERSION/model.tenon with "
       "MODEL/config.pbtxt; or registry:NAME@ALIAS, which follows the alias (repeat for more), or "
-      "registry:@ALIAS, which follows it for every engine that has it");
+      "registry:@ALIAS, which follows it for each engine that has it, or "
+      "registry:NAMESPACE/@ALIAS for those of a namespace");
   command.add_option("--select", flags->select,
-                     "KEY=VALUE,...: of registry:@ALIAS those versions only that `registry push "
-                     "--meta` gave these");
+                     "KEY=VALUE,...: of registry:@ALIAS, only versions with this metadata "
+                     "(`registry push --meta`)");
   command.add_option("--registry", flags->registry.folder, kRegistryHelp);
   command
       .add_option("--require-signature", options.trusted,
-                  "PEM file of public keys and of certificates of authorities: only engines that "
-                  "one of them has signed are loaded; ENGINE.sig beside the file, or the version's "
+                  "PEM file with public keys and certificates of authorities: load only engines "
+                  "that one of them has signed; ENGINE.sig beside the file, or the version's "
                   "signature (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--name", options.name,
-                     "The name of the model, where MODELS is one; that of its file by default");
+                     "The name of the model, if MODELS is a single one; by default its file's");
   command.add_flag("--lenient", options.isLenient,
-                   "Pass over fields of a config.pbtxt that Tenon does not know");
+                   "Skip fields of a config.pbtxt that Tenon does not know");
   command.add_option("--address", options.address, "IP address to listen at")
       ->capture_default_str();
   command.add_option("--token-file", options.tokenFile,
-                     "File of tokens, which requests must have: lines of a token and its roles "
+                     "File of tokens that requests must have: each line a token and its roles "
                      "(infer, read, admin); read again when it changes");
   command.add_option(
       "--tls-cert", options.certificates,
-      "PEM file of the server's certificate and of those that signed it: connections are by TLS");
-  command.add_option("--tls-key", options.key, "PEM file of the certificate's private key");
+      "PEM file with the server's certificate and those that signed it: connections use TLS");
+  command.add_option("--tls-key", options.key, "PEM file with the certificate's private key");
   command.add_flag("--insecure", options.isInsecure,
-                   "Allow an address that others reach without tokens");
+                   "Allow an address that other machines reach, without tokens");
   auto number = [&](const char *name, Range<uint64_t> range, auto &value, const char *description) {
     using Value = std::remove_reference_t<decltype(value)>;
     addNumber(
@@ -161,28 +162,27 @@ Action declareServe(CLI::App &command) {
          "Port to listen at, 8000 by default; 0 takes a free one");
   number("--threads", kThreads, options.threads, "Threads of a run; all usable CPUs by default");
   number("--queue", {1, 1'000'000}, options.maxQueued,
-         "Requests that may wait for each model, 256 by default; more are refused (429)");
+         "Requests that may wait for each model, 256 by default; further ones are refused (429)");
   number("--memory-budget", {1 << 20, uint64_t(1) << 50}, options.memoryBudget,
-         "Bytes that loaded models may take together on the CPU: those that were not used for "
-         "longest leave memory, and are loaded again by the next request; any by default");
+         "Memory budget in bytes of all loaded models on the CPU: the least recently used are "
+         "evicted, and reloaded by the next request; unlimited by default");
   number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
-         "The same on each GPU; any by default");
+         "The same for each GPU; unlimited by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
-         "Largest body of a request in MiB, also when decompressed; 64 by default");
+         "Maximum body of a request in MiB, also after decompression; 64 by default");
   number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,
-         "What all requests hold together in MiB: bodies, tensors and replies; more is refused "
-         "(429). By default a third of the memory that the process may use, at most 1024");
+         "Memory limit of all requests in MiB: bodies, tensors and replies; more is refused (429). "
+         "By default a third of the memory that the process may use, at most 1024");
   number("--max-connections", {1, 100'000}, options.maxConnections,
-         "Connections at once, 1024 by default; beyond them only health is answered");
-  addSeconds(
-      command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
-      "What a client may take for a request's header, and between pieces of its body and of its "
-      "reply; 10s by default");
+         "Maximum number of connections, 1024 by default; further ones only get health answers");
+  addSeconds(command, "--client-timeout", {0.1, 3600}, flags->slowestSeconds,
+             "Timeout of a client for a request's header, and between pieces of its body and its "
+             "reply; 10s by default");
   addSeconds(command, "--drain", {0, 3600}, flags->drainSeconds,
              "How long accepted requests may take after SIGTERM; 30s by default");
   declareMonitoringFlags(command, flags->monitoring, options.monitoring);
   command.add_flag("--routes", flags->printsRoutes,
-                   "List the paths that the server has, with method and role, and serve nothing");
+                   "List the server's paths with method and role, and serve nothing");
   command.add_flag(kWorkerFlag, flags->isWorker, "")->group("");
   return [flags](Terminal &terminal) { return runServe(*flags, terminal); };
 }

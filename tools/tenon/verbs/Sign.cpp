@@ -56,8 +56,8 @@ Action declareSign(CLI::App &command) {
       ->required();
   command
       .add_option("--certificate-chain", flags->certificates,
-                  "PEM file of the key's certificate and of those that signed it, for who trusts "
-                  "an authority (repeat for more)")
+                  "PEM file with the key's certificate and those that signed it, for verifiers "
+                  "that trust an authority (repeat for more)")
       ->allow_extra_args(false);
   command
       .add_option("--ignore", flags->ignored,

@@ -59,25 +59,25 @@ Action declareTune(CLI::App &command) {
   command.add_option("MODEL", compile.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
   addOutput(command, compile.output,
-            "Where to write the tuned engine; without, only the store learns");
+            "Where to write the tuned engine; without it, only the store is updated");
   addSeconds(command, "--time", {kMinSeconds, kLongestSeconds}, flags->request.seconds,
-             "How long kernels are raced (60s, 2m), the longest-running first; by default 60s. "
-             "Compiling before and after comes on top");
+             "How long to measure kernels (60s, 2m), the longest-running regions first; 60s by "
+             "default, without compiling before and after");
   declareStoreFlag(command, flags->store);
   CLI::Option *resume = command.add_flag(
       "--resume", flags->resumes,
-      "Go on where a run was ended: what the store has is not measured again (the default)");
-  command.add_flag("--again", flags->request.measuresAgain, "Measure anew what the store has")
+      "Continue an earlier run: what the store has is not measured again (the default)");
+  command.add_flag("--again", flags->request.measuresAgain, "Measure again what the store has")
       ->excludes(resume);
-  command.add_flag(
-      "--allow-noise", flags->request.allowNoise,
-      "Measure also while other programs disturb; only what is faster in spite of them is used");
+  command.add_flag("--allow-noise", flags->request.allowNoise,
+                   "Measure even if other programs disturb; only kernels that are faster in spite "
+                   "of it are used");
   command
       .add_option("--shape", flags->shapes, "Dimensions of an input, as for compile: name:1x128")
       ->allow_extra_args(false);
   declareTargetFlags(command, flags->target);
   command.add_flag("--no-cache", flags->noCache,
-                   "Do not use the compile cache; the store is used all the same");
+                   "Do not use the compile cache; the store is still used");
   return [flags](Terminal &terminal) { return tune(*flags, terminal); };
 }
 

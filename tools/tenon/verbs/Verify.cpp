@@ -48,19 +48,17 @@ Action declareVerify(CLI::App &command) {
   command.add_option("PATH", flags->path, "A file, or a folder with all files below it")
       ->required();
   command
-      .add_option("--trusted", flags->trusted,
-                  "PEM file of public keys and of certificates of authorities that are trusted "
-                  "(repeat for more)")
+      .add_option(
+          "--trusted", flags->trusted,
+          "PEM file with trusted public keys and certificates of authorities (repeat for more)")
       ->required()
       ->allow_extra_args(false);
   command.add_option("--signature", flags->signature,
                      "The signature; by default PATH.sig, or model.sig in the folder");
-  command
-      .add_option("--ignore", flags->ignored,
-                  "A path in the folder that is not looked at (repeat for more)")
+  command.add_option("--ignore", flags->ignored, "A path in the folder to skip (repeat for more)")
       ->allow_extra_args(false);
   command.add_flag("--ignore-unsigned", flags->ignoresUnsigned,
-                   "Pass over files of the folder that were not signed");
+                   "Skip files of the folder that were not signed");
   return [flags](Terminal &terminal) { return verify(*flags, terminal); };
 }
 

@@ -1,4 +1,4 @@
-"""One model by Tenon and by others, on the same inputs and in turn. docs/compare.md says what is measured and how.
+"""One model in Tenon and in other runtimes, on the same inputs, alternately. docs/guides/compare.md says what is measured and how.
 
     import tenon.compare
 

@@ -90,10 +90,10 @@ def run(
         file has a function make_inputs too; or the path of a .onnx or .pt2 file.
     against: some of eager, inductor, max-autotune, onnxruntime, openvino, tensorrt; by default those that are installed.
         One that is missing is a row that says so.
-    threads: of every contender; 0 means all usable CPUs. device: "cpu" or "cuda".
-    seconds: how long runs are measured, all contenders together.
+    threads: of each contender; 0 means all usable CPUs. device: "cpu" or "cuda".
+    seconds: how long to measure runs, all contenders together.
     shapes: of inputs of an ONNX file, "x:1x128"; dims that vary are 1 otherwise.
-    log: told what is being done.
+    log: called with a line about the current work.
     """
     kind = _source.kind_of(model)
     names = _chosen(against, device)

@@ -39,7 +39,7 @@ def relative_error(expected: Optional[Sequence[str]], actual: Sequence[str]) -> 
 
 
 def break_even(cost: float, latency: float, other_cost: float, other_latency: float) -> Optional[int]:
-    """After how many runs the first contender's whole time is at most the other's; None for never again or never at all.
+    """After how many runs the first contender's total time is at most the other's; None if it is not ahead in the long run.
 
     cost: seconds until the first result. latency: seconds of a run.
     """
@@ -73,7 +73,7 @@ def _quotient(pairs: Sequence[Tuple[float, float]]) -> float:
 
 
 class Comparison:
-    """Rows in the order in which they were asked for, Tenon first; `baseline` is the contender to whom break-even refers."""
+    """Rows in the order of the request, Tenon first; `baseline` is the contender that break-even refers to."""
 
     def __init__(self, model: str, device: str, threads: int, reference: str, rows: List[Dict[str, Any]]):
         self.model, self.device, self.threads, self.reference = model, device, threads, reference
@@ -113,7 +113,7 @@ class Comparison:
         return json.dumps(_finite(self.data()), indent=1, allow_nan=False)
 
     def svg(self) -> str:
-        """Whole time against the number of runs, a line a contender."""
+        """Total time against the number of runs, one line per contender."""
         return _plot.draw(self.rows, self.model, self.baseline)
 
     def table(self) -> str:
@@ -138,7 +138,7 @@ class Comparison:
                 + (f"  {row['reason']}" if row["reason"] else ""))  # fmt: skip
 
     def save(self, path: str) -> None:
-        """Writes the form that the name ends in: .json, .svg, or .txt for the table."""
+        """Writes the format of the name's suffix: .json, .svg, or .txt for the table."""
         form = {".json": self.json, ".svg": self.svg}.get(os.path.splitext(path)[1], self.table)
         with open(path, "w", encoding="utf-8") as file:
             file.write(form())

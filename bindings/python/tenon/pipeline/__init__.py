@@ -1,4 +1,4 @@
-"""Pipelines from a trained model to a checked, compiled, measured and pushed one, in a file or by functions.
+"""Pipelines from a trained model to a checked, compiled, measured and pushed engine, in a file or by functions.
 
     python -m tenon.pipeline run fashion.yaml
 
@@ -8,7 +8,7 @@
     engine = p.add("compile", model=model, target=["cpu:avx2"])
     report = p.run()
 
-A step runs only if its inputs' contents, its options, its code or the tool changed since it ran; docs/pipeline.md has the steps.
+A step runs only if its inputs' contents, its options, its code or the tool changed since it ran; docs/guides/pipeline.md has the steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["File", "Files", "Pipeline", "Run", "StepError", "load", "page", "run
 
 
 def load(file: str, *, work: Optional[str] = None) -> Plan:
-    """Reads and checks a pipeline's file; runs nothing. Raises BadInputError TN1101, whose text names the line.
+    """Reads and checks a pipeline file without running it. Raises BadInputError TN1101, whose text names the line.
 
     work: the work folder, by default what the file says or `.NAME.work` beside it.
     """
@@ -45,14 +45,14 @@ def run(
     again: Sequence[str] = (),
     progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
 ) -> Dict[str, Any]:
-    """Runs a pipeline and gives its report, the dict of `--json`. Raises CheckFailedError TN1102 if a step failed, with `report` in it.
+    """Runs a pipeline and returns its report, the dict of `--json`. Raises CheckFailedError TN1102 with `report` if a step failed.
 
-    pipeline: the path of a file, or what `load` gave.
+    pipeline: the path of a file, or the result of `load`.
     jobs: steps at once; 0 is one for each usable CPU. Steps that measure time run alone.
     executor: "local", "ray", or an object with jobs, ahead, submit(task, progress) that gives a future, and stop().
     tool: the program `tenon` to use; by default the package's.
     again: names of steps that run although they have a result.
-    progress: told {"step", "state", "ended", "steps"} from the threads of the run.
+    progress: called with {"step", "state", "ended", "steps"} from the threads of the run.
     """
     plan = pipeline if isinstance(pipeline, Plan) else load(pipeline, work=work)
     known = {each.base for each in plan.steps}
@@ -66,7 +66,7 @@ def run(
 
 
 def page(report: Dict[str, Any]) -> str:
-    """The report of a run as a page of HTML with its graph, which loads nothing from elsewhere."""
+    """The report of a run as an HTML page with its graph, which loads nothing from the network."""
     return _page.render(report)
 
 
@@ -80,7 +80,7 @@ class Pipeline:
         self._root.items["steps"], self._root.places["steps"] = self._steps, name
 
     def add(self, kind: str = "", *, name: str = "", **options: Any) -> str:
-        """Adds a step and gives the text that stands for its first output in the options of others: "$engine".
+        """Adds a step and returns the text that stands for its first output in the options of others: "$engine".
 
         kind: a step's name, "module:function", or nothing with `run=[program, ...]`. name: of this step, by default its kind.
         options: those of the step, and after, each, save, timeout, depends, outputs, retries, resources, as in a file; `if` as {"if": ...} by **.

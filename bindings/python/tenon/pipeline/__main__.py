@@ -65,7 +65,7 @@ def jobs(text: str) -> int:
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tenon.pipeline", description="Runs pipelines of optimization steps: docs/pipeline.md.", allow_abbrev=False)
+    parser = argparse.ArgumentParser("python -m tenon.pipeline", description="Runs pipelines of optimization steps: docs/guides/pipeline.md.", allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="run what has no result yet", epilog="example: python -m tenon.pipeline run fashion.yaml --report fashion.html", allow_abbrev=False)
     check = verbs.add_parser("check", help="check the file and list its steps; nothing runs", allow_abbrev=False)

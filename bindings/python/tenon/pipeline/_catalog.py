@@ -29,7 +29,7 @@ class File(str):
 
 
 class Files(List[str]):
-    """The annotation of an argument that is one or several of them. The step gets a list of paths."""
+    """The annotation of an argument that is one or several files. The step gets a list of paths."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +66,8 @@ def step(name: str, *, outputs: Mapping[str, str] = {}, alone: bool = False, mac
         def distill(student: str, model: File, epochs: int = 3): ...
 
     outputs: {name: file name}; an argument of that name gets the path to write to, and `$distill` in other steps stands for the first.
-    alone: it measures time, so that nothing runs beside it. machine: its result holds for this machine only.
-    volatile: it reads what is no input, such as a server, so that it always runs; what needs it runs only where its bytes changed.
+    alone: it measures time, so nothing else runs at the same time. machine: its result holds only for this machine.
+    volatile: it reads something that is not an input, such as a server, so it runs each time; its dependents run only if its bytes changed.
     Other arguments are its options; annotated File or Files they are inputs, with str, int, float, bool, List[str] or Literal their
     type is checked before anything runs. A dict that it returns is shown in the report. Raise any exception to fail.
     """

@@ -15,7 +15,7 @@ def failed(text: str, hint: str) -> CheckFailedError:
 
 
 class StepError(Exception):
-    """What went wrong in a step. text: one line; tail: the last lines that the step printed."""
+    """The failure of a step. text: one line; tail: the last lines that the step printed."""
 
     def __init__(self, text: str, tail: str = ""):
         super().__init__(text, tail)

@@ -81,7 +81,7 @@ def make(root: Map, file: str, folder: str, work: Optional[str] = None) -> Plan:
         if key not in ("name", "steps", "import", "work"):
             raise bad(where, f"a pipeline has no '{key}'", nearest(key, ("name", "steps", "import", "work")))
     if "steps" not in top or not isinstance(top["steps"][1], Map) or not _yaml.entries(top["steps"][1]):
-        raise bad(top["steps"][1].where if "steps" in top else root.where, "a pipeline has steps: a mapping of names to steps", "see docs/pipeline.md")
+        raise bad(top["steps"][1].where if "steps" in top else root.where, "a pipeline has steps: a mapping of names to steps", "see docs/guides/pipeline.md")
     known = {**_builtin.BUILTIN, **_catalog.OWN}
     for each in texts_of(top["import"][1], "'import'") if "import" in top else ():
         known.update(_catalog.imported(os.path.normpath(os.path.join(folder, each.value)), each.where))

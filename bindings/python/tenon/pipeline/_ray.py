@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import threading
+import warnings
 from typing import Any, Callable, Dict, Optional
 
 from .._errors import usage
@@ -89,8 +90,14 @@ class RayExecutor:
             if self._error is None and not task["alone"] and not task["resources"]:
                 return self._here.submit(task, progress)
             self._wait()
-        reference = self._remote.options(**_options(task)).remote(task)
         result: "concurrent.futures.Future[Dict[str, Any]]" = concurrent.futures.Future()
+        lack = self._lacks(task["resources"])
+        if lack and self._is_alone:
+            result.set_exception(StepError(f"it asks for {lack}, which Ray on this machine does not have"))
+            return result
+        if lack:  # a node may come: clusters grow
+            warnings.warn(f"a step waits for {lack}: no node of the cluster has it now", stacklevel=2)
+        reference = self._remote.options(**_options(task)).remote(task)
         self._pending.add(reference)
 
         def take(done: "concurrent.futures.Future[Dict[str, Any]]") -> None:
@@ -105,6 +112,13 @@ class RayExecutor:
 
         reference.future().add_done_callback(take)
         return result
+
+    def _lacks(self, wanted: Dict[str, float]) -> str:
+        """What no node has, or nothing. Ray itself would wait for it without a word."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]] if wanted else []
+        asked = {{"cpu": "CPU", "gpu": "GPU", "memory": "memory"}[key]: value for key, value in wanted.items()}
+        has = any(all(node.get(key, 0) >= value for key, value in asked.items()) for node in nodes)
+        return "" if has else ", ".join(f"{key} {value:g}" for key, value in wanted.items())
 
     def stop(self) -> None:
         self._here.stop()

@@ -27,7 +27,7 @@ _NO_PROGRESS: Callable[[str, float], None] = lambda phase, fraction: None
 
 
 class Run:
-    """What the function of a step may use, as its argument `run`.
+    """The argument `run` of a step's function.
 
     folder: of this run alone; where programs start. tool: the program `tenon` with arguments that go before all others.
     """
@@ -38,11 +38,11 @@ class Run:
         self.log = os.path.join(folder, "log.txt")
 
     def output(self, name: str) -> str:
-        """Where the output is to be written: a file or a folder. What lies beside it belongs to it."""
+        """Where to write the output: a file or a folder. Files beside it belong to it."""
         return os.path.join(self.folder, "out", name, self.task["outputs"][name])
 
     def tenon(self, *arguments: str, answers: Sequence[int] = ()) -> Dict[str, Any]:
-        """Performs a verb and gives what it prints with --json. answers: exit codes besides 0 with which it has an answer too."""
+        """Runs a verb and returns what it prints with --json. answers: exit codes besides 0 that come with a result."""
         links = self._links()
         words = [self._local(str(each), links) for each in arguments]
         verb = 2 if words[0] == "registry" else 1
@@ -77,7 +77,7 @@ class Run:
     def program(
         self, command: Sequence[str], output: Optional[str] = None, allowed: Sequence[int] = (), folder: Optional[str] = None, more: Mapping[str, str] = {}
     ) -> int:
-        """Runs a program to its end; gives its exit code if that is 0 or allowed. What it prints goes to the log, standard output to a file where one is named. more: of the environment."""
+        """Runs a program to its end and returns its exit code if that is 0 or allowed. Its output goes to the log, standard output to `output` if given. more: environment variables."""
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(open(self.log, "ab"))
             out = stack.enter_context(open(output, "wb")) if output else log

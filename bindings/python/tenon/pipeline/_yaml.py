@@ -78,7 +78,7 @@ def parse(text: str, name: str) -> Map:
         line = text.count("\n", 0, error.position) + 1
         raise bad(f"{name}:{line}", "not YAML: a character that it does not allow", "remove the control character") from error
     if not isinstance(root, Map):
-        raise bad(root.where if root else f"{name}:1", "a pipeline is a mapping with the key 'steps'", "see docs/pipeline.md")
+        raise bad(root.where if root else f"{name}:1", "a pipeline is a mapping with the key 'steps'", "see docs/guides/pipeline.md")
     return root
 
 
