@@ -134,6 +134,10 @@ std::string BlobFolder::unfinishedName() const {
   return fmt::format("{}/{}/{}-{:08x}{:08x}", path, kUnfinished, ::getpid(), random(), random());
 }
 
+std::string BlobFolder::partialName(const std::string &hash) const {
+  return fmt::format("{}/{}/{}", path, kUnfinished, hash);
+}
+
 Status BlobFolder::adopt(const std::string &unfinished, const std::string &hash) {
   int code = ::rename(unfinished.c_str(), pathOf(hash).c_str()) == 0 ? 0 : errno;
   if (code == ENOENT) {

@@ -29,6 +29,8 @@ public:
   std::string lastFolder() const;
   /// The name of a new file that `adopt` takes; nobody else has it.
   std::string unfinishedName() const;
+  /// The same for one that goes on where another process ended.
+  std::string partialName(const std::string &hash) const;
   /// Removes those that nobody wrote to for so long.
   void removeAbandoned(std::chrono::hours age) const;
   /// Gives such a file the name of its hash.

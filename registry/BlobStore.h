@@ -16,9 +16,23 @@ struct Blob {
   uint64_t bytes = 0;
 };
 
+/// Of the folder for files that came from elsewhere.
+struct CacheUse {
+  uint64_t limit = 0, used = 0;                 ///< bytes
+  uint64_t hits = 0, fetches = 0, failures = 0; ///< files that were there, came, did not come
+  uint64_t fetchedBytes = 0, evictions = 0;
+};
+
 class BlobStore {
 public:
   virtual ~BlobStore() = default;
+  /// Whether files come to this machine by `provide`, as far as there is room.
+  virtual bool isRemote() const { return false; }
+  /// What files of another machine may take on this one's disk.
+  virtual void limitCache(uint64_t bytes) {}
+  virtual CacheUse cacheUse() const { return {}; }
+  /// Ends each `provide` that goes on, and those to come, with TN1013. By any thread.
+  virtual void cancel() {}
   /// Makes what is missing, durably.
   virtual Status create() = 0;
   /// Copies a file in, which is durable when it returns. One that is there under the same hash is
@@ -28,7 +42,8 @@ public:
   /// Where the file is on this machine once `provide` has brought it.
   virtual std::string pathOf(const std::string &hash) const = 0;
   /// Brings the file to this machine where it is not, and reads all of it: TN1005 where it is
-  /// missing or not what its name says.
+  /// missing or not what its name says. By any number of threads at once; what several ask for
+  /// comes once.
   virtual Status provide(const Blob &blob) = 0;
   /// Reads the whole file where it is stored: TN1005.
   virtual Status check(const Blob &blob) = 0;

@@ -23,6 +23,7 @@
 
 #include "registry/Registry.h"
 #include "registry/Schema.h"
+#include "registry/SearchIndex.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,12 +34,6 @@
 #include <set>
 
 namespace tenon::registry {
-namespace {
-
-/// Facts of a version that name another one.
-constexpr const char *kReferenceFacts[] = {"parent", "data", "tuning"};
-
-} // namespace
 
 Result<std::set<Registry::Number>> Registry::needed() {
   std::vector<Number> reached; // where each alias is, and where a rollback of it goes
@@ -81,7 +76,7 @@ Result<std::set<Registry::Number>> Registry::needed() {
                 version.first, version.second);
     TENON_ASSIGN(bool isThere, facts.next());
     Json named = isThere ? parseJson(facts.text(0)) : Json::object();
-    for (const char *fact : kReferenceFacts) {
+    for (const char *fact : kRelations) {
       if (named.contains(fact) && named[fact].is_string()) {
         reach(named[fact].get<std::string>());
       }
@@ -94,8 +89,8 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
   TENON_ASSIGN(std::set<Number> needed, this->needed());
   std::vector<Version> found;
   std::map<std::string, int64_t> kept;
-  Query query(*database, "SELECT object, number, hash, bytes FROM version WHERE blob IS NOT NULL "
-                         "ORDER BY object, number DESC");
+  Query query(*database, "SELECT object, number, created, facts, kind FROM version WHERE blob IS "
+                         "NOT NULL ORDER BY object, number DESC");
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
@@ -104,6 +99,9 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
     Version version;
     version.name = query.text(0);
     version.number = query.number(1);
+    version.created = query.number(2);
+    version.facts = parseJson(query.text(3));
+    version.kind = query.text(4);
     if (++kept[version.name] > keep && !needed.contains({version.name, version.number})) {
       found.push_back(std::move(version));
     }
@@ -158,6 +156,7 @@ Status Registry::deleteVersions(int64_t keep, std::vector<std::string> &deleted)
         break;
       }
     }
+    TENON_TRY(removeFromIndex(*database, version));
     Event event;
     event.action = "delete";
     event.object = version.name;

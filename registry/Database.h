@@ -21,7 +21,7 @@
 namespace tenon::registry {
 
 /// An argument of a statement; nullptr is NULL.
-using Value = std::variant<std::nullptr_t, int64_t, std::string>;
+using Value = std::variant<std::nullptr_t, int64_t, double, std::string>;
 
 /// What a statement gives, row by row.
 class Rows {
@@ -30,6 +30,7 @@ public:
   /// Goes to the next row; false after the last.
   virtual Result<bool> next() = 0;
   virtual int64_t number(int column) const = 0;
+  virtual double real(int column) const = 0;
   virtual std::string text(int column) const = 0;
   virtual bool isNull(int column) const = 0;
 };
@@ -79,6 +80,11 @@ public:
   virtual Status checkSound() = 0;
   /// TN1002 after the patience.
   virtual Result<FilesLock> lockFiles(LockKind kind) = 0;
+
+  /// Whether it has a table of that name.
+  virtual Result<bool> hasTable(const std::string &name) = 0;
+  /// Runs statements of Schema.h, in its own types.
+  virtual Status define(const char *statements) { return run(statements); }
 };
 
 /// A statement: Query query(database, "SELECT ... WHERE a = $1 AND b = $2", text, number), then
@@ -87,7 +93,9 @@ class Query {
 public:
   template <typename... Arguments>
   Query(Database &database, std::string_view statement, const Arguments &...arguments)
-      : rows(database.query(statement, std::vector<Value>{valueOf(arguments)...})) {}
+      : Query(database, statement, std::vector<Value>{valueOf(arguments)...}) {}
+  Query(Database &database, std::string_view statement, std::vector<Value> arguments)
+      : rows(database.query(statement, std::move(arguments))) {}
 
   /// Goes to the next row; false after the last.
   Result<bool> next() { return rows->next(); }
@@ -95,12 +103,14 @@ public:
   Status run() { return next().takeStatus(); }
 
   int64_t number(int column) const { return rows->number(column); }
+  double real(int column) const { return rows->real(column); }
   std::string text(int column) const { return rows->text(column); }
   bool isNull(int column) const { return rows->isNull(column); }
 
 private:
   static Value valueOf(std::string_view text) { return std::string(text); }
   static Value valueOf(std::integral auto number) { return static_cast<int64_t>(number); }
+  static Value valueOf(double number) { return number; }
   static Value valueOf(const std::optional<int64_t> &number) {
     return number ? Value(*number) : Value(nullptr);
   }

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tenon::registry {
@@ -43,6 +44,12 @@ Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind,
 }
 
 FolderLock::FolderLock(FolderLock &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
+
+bool FolderLock::isOf(const std::string &file) const {
+  struct stat held = {}, named = {};
+  return ::fstat(fd, &held) == 0 && ::stat(file.c_str(), &named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
 
 FolderLock::~FolderLock() {
   if (fd >= 0) {

@@ -19,6 +19,8 @@ public:
   FolderLock(FolderLock &&other) noexcept;
   FolderLock &operator=(FolderLock &&) = delete;
   ~FolderLock();
+  /// Whether it is the file of that name still, not one that was removed or renamed meanwhile.
+  bool isOf(const std::string &file) const;
 
 private:
   explicit FolderLock(int descriptor) : fd(descriptor) {}

@@ -13,7 +13,7 @@
 namespace tenon::registry {
 namespace {
 
-constexpr std::string_view kHashMark = " sha256:";
+constexpr std::string_view kDataPin = "data = ", kHashMark = " sha256:";
 constexpr size_t kHashDigits = 64;
 constexpr double kLonger = 2; ///< how much longer a second look must take
 
@@ -38,7 +38,7 @@ Result<bool> parsePin(const std::string &text, Terms &terms) {
     return text.starts_with(start) ? std::string_view(text).substr(start.size())
                                    : std::string_view();
   };
-  if (std::string_view data = after("data = "); !data.empty()) {
+  if (std::string_view data = after(kDataPin); !data.empty()) {
     size_t mark = data.rfind(kHashMark);
     std::string_view hash = mark == data.npos ? "" : data.substr(mark + kHashMark.size());
     if (hash.size() != kHashDigits || mark == 0) {
@@ -53,6 +53,9 @@ Result<bool> parsePin(const std::string &text, Terms &terms) {
     TENON_TRY(parseNumber(text, count, int64_t(1), terms.repetitions));
   } else if (std::string_view machine = after("machine = "); !machine.empty()) {
     terms.machine = machine;
+  } else if (std::string_view keys = after("signature = "); !keys.empty()) {
+    TENON_ASSIGN(signing::Trust signer, signing::Trust::ofLine(keys));
+    terms.signers.push_back(std::move(signer));
   } else {
     return false;
   }
@@ -107,6 +110,11 @@ bool Terms::asksChampion() const {
                              [](const Rule &rule) { return rule.baseline == Baseline::Champion; });
 }
 
+bool Terms::asksToLoad() const {
+  return std::ranges::any_of(rules,
+                             [](const Rule &rule) { return rule.family == MetricFamily::Loads; });
+}
+
 Result<Terms> parseTerms(std::span<const std::string> texts) {
   Terms terms;
   for (const std::string &text : texts) {
@@ -119,14 +127,27 @@ Result<Terms> parseTerms(std::span<const std::string> texts) {
     terms.texts.push_back(rule.text);
     terms.rules.push_back(std::move(rule));
   }
-  if (terms.rules.empty() && !terms.texts.empty()) {
-    return badTerm(terms.texts.front(), "it pins what no rule measures", "add a --rule");
+  if (terms.rules.empty() && terms.texts.size() > terms.signers.size()) {
+    return badTerm(terms.texts.back(), "it pins what no rule measures", "add a --rule");
+  }
+  if (terms.asksToLoad() && terms.machine.empty()) {
+    return badTerm("loads", "it does not say where", "--machine this, or that of the server");
   }
   return terms;
 }
 
+bool areSame(const Terms &has, const Terms &wanted) {
+  auto withoutData = [](const Terms &terms) {
+    std::vector<std::string> texts = terms.texts;
+    std::erase_if(texts, [](const std::string &text) { return text.starts_with(kDataPin); });
+    return texts;
+  };
+  return withoutData(has) == withoutData(wanted) &&
+         (wanted.dataHash.empty() || has.dataHash == wanted.dataHash);
+}
+
 std::string dataPin(std::string_view name, std::string_view hash) {
-  return fmt::format("data = {}{}{}", withoutControls(name), kHashMark, hash);
+  return fmt::format("{}{}{}{}", kDataPin, withoutControls(name), kHashMark, hash);
 }
 
 Json figuresOf(std::span<const RuleResult> results) {

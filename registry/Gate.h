@@ -5,6 +5,7 @@
 #pragma once
 
 #include "registry/Rule.h"
+#include "registry/signing/Trust.h"
 #include "support/Result.h"
 #include "support/json/Json.h"
 
@@ -29,22 +30,28 @@ struct Conditions {
   std::string compiler; ///< the version of Tenon
 };
 
-/// What an alias asks of a version. The texts are rules ('top1 >= 85%') and pins:
-/// 'data = NAME sha256:HASH', 'seconds >= 10', 'repetitions >= 3', 'machine = TEXT'.
+/// What an alias asks of a version. The texts are rules ('top1 >= 85%'), pins:
+/// 'data = NAME sha256:HASH', 'seconds >= 10', 'repetitions >= 3', 'machine = TEXT',
+/// and keys: 'signature = key FINGERPRINT BASE64' (signing::lineOfKeys).
 struct Terms {
   std::vector<Rule> rules;
-  std::string data, dataHash; ///< empty where no data are pinned
-  double seconds = 0;         ///< at least
-  int64_t repetitions = 1;    ///< so many results must have passed
-  std::string machine;        ///< empty: any
+  std::string data, dataHash;          ///< empty where no data are pinned
+  double seconds = 0;                  ///< at least
+  int64_t repetitions = 1;             ///< so many results must have passed
+  std::string machine;                 ///< empty: any
+  std::vector<signing::Trust> signers; ///< each of which must have signed
   std::vector<std::string> texts;
 
   bool needsData() const;
   bool asksChampion() const;
+  bool asksToLoad() const;
 };
 
 /// TN1009.
 Result<Terms> parseTerms(std::span<const std::string> texts);
+/// Whether an alias that has the ones is asked for nothing else by the others, which may leave the
+/// data open.
+bool areSame(const Terms &has, const Terms &wanted);
 /// "version 3", or "no version".
 std::string numberText(int64_t version);
 

@@ -18,7 +18,7 @@ struct Event {
   int64_t id = 0;
   int64_t time = 0; ///< milliseconds since 1970
   std::string by;
-  std::string action; ///< push, sign, promote, rollback, rules, gate, delete
+  std::string action; ///< push, sign, tag, promote, rollback, rules, gate, delete, token, revoke
   std::string object;
   int64_t version = 0; ///< 0 where it is of none
   std::string alias;

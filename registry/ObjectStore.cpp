@@ -1,5 +1,6 @@
 #include "registry/ObjectStore.h"
 
+#include "registry/FolderLock.h"
 #include "registry/Sha256.h"
 #include "support/files/FileError.h"
 
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,6 +30,18 @@ struct Scratch {
   ~Scratch() { ::unlink(path.c_str()); }
 };
 
+/// Between looks whether a file that another process fetches is there.
+constexpr std::chrono::milliseconds kAskAgain{100};
+/// A fetch of another process that brings nothing for so long is waited for no more: it has given
+/// up before.
+constexpr std::chrono::seconds kStill{60};
+
+uint64_t sizeOf(const std::string &path) {
+  std::error_code none;
+  uintmax_t bytes = fs::file_size(path, none);
+  return none ? 0 : bytes;
+}
+
 } // namespace
 
 Status ObjectStore::create() {
@@ -44,48 +58,106 @@ Result<Blob> ObjectStore::put(const std::string &file, const FileStamp &stamp) {
   TENON_TRY(create());
   TENON_ASSIGN(Blob blob, cache.put(file, stamp));
   TENON_TRY(client.put(blob.hash, cache.pathOf(blob.hash), blob.hash, partBytes));
-  TENON_TRY(trim(blob.hash));
+  // What is in use may take more than the cache's bound: that is no fault of the push.
+  static_cast<void>(budget.reserve(cache.pathOf(blob.hash), blob.bytes));
   return blob;
 }
 
-Result<std::string> ObjectStore::download(const Blob &blob) {
+CacheUse ObjectStore::cacheUse() const {
+  return {.limit = budget.limit(),
+          .used = budget.used(),
+          .hits = hits,
+          .fetches = fetches,
+          .failures = failures,
+          .fetchedBytes = fetchedBytes,
+          .evictions = budget.evictions()};
+}
+
+Status ObjectStore::download(const Blob &blob, const std::string &partial) {
+  for (uint64_t kept = sizeOf(partial);; kept = 0) {
+    if (kept > blob.bytes) {
+      kept = 0;
+      ::truncate(partial.c_str(), 0);
+    }
+    bool isThere = true;
+    if (kept < blob.bytes || blob.bytes == 0) {
+      TENON_ASSIGN(isThere, client.get(blob.hash, partial, [this] { return isEnding.load(); }));
+      fetchedBytes += sizeOf(partial) - std::min(kept, sizeOf(partial));
+    }
+    if (!isThere) {
+      ::unlink(partial.c_str());
+      return Status::error(ErrorId::BlobMismatch,
+                           fmt::format("'{}' is missing", client.nameOf(blob.hash)), kHint);
+    }
+    TENON_ASSIGN(std::string difference, differenceOf(partial, blob));
+    if (difference.empty()) {
+      return Status::ok();
+    }
+    // What was kept may be the damage, as after a power cut: once more from the start then.
+    ::truncate(partial.c_str(), 0);
+    if (kept == 0) {
+      ::unlink(partial.c_str());
+      return Status::error(
+          ErrorId::BlobMismatch,
+          fmt::format("'{}' was damaged: {}", client.nameOf(blob.hash), difference), kHint);
+    }
+  }
+}
+
+Status ObjectStore::fetch(const Blob &blob) {
   TENON_TRY(create()); // somebody may have emptied the cache while this ran
-  Scratch scratch{cache.unfinishedName()};
-  TENON_ASSIGN(bool isThere, client.get(blob.hash, scratch.path));
-  if (!isThere) {
-    return Status::error(ErrorId::BlobMismatch,
-                         fmt::format("'{}' is missing", client.nameOf(blob.hash)), kHint);
+  cache.removeAbandoned(kAbandoned);
+  std::string partial = cache.partialName(blob.hash);
+  uint64_t seen = sizeOf(partial);
+  std::chrono::steady_clock::time_point moved = std::chrono::steady_clock::now();
+  for (;;) {
+    Result<FolderLock> lock = FolderLock::take(partial, LockKind::Alone, kAskAgain);
+    if (!lock.isOk()) { // another process or thread fetches it: waited for as long as bytes come
+      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+      if (uint64_t size = sizeOf(partial); size != seen) {
+        seen = size;
+        moved = now;
+      }
+      if (lock.status().id() != ErrorId::RegistryBusy || isEnding || now - moved > kStill) {
+        return lock.takeStatus();
+      }
+      continue;
+    }
+    if (cache.check(blob).isOk()) { // it came meanwhile
+      if (lock->isOf(partial)) {
+        ::unlink(partial.c_str());
+      }
+      return Status::ok();
+    }
+    if (!lock->isOf(partial)) {
+      continue;
+    }
+    TENON_TRY(budget.reserve(partial, blob.bytes));
+    TENON_TRY(download(blob, partial));
+    TENON_TRY(cache.adopt(partial, blob.hash));
+    constexpr mode_t kReadOnly = 0444;
+    ::chmod(cache.pathOf(blob.hash).c_str(), kReadOnly);
+    ++fetches;
+    return Status::ok();
   }
-  std::string difference = "it is empty";
-  std::error_code ignored;
-  if (fs::exists(scratch.path, ignored)) { // else no byte came to write
-    TENON_ASSIGN(difference, differenceOf(scratch.path, blob));
-  }
-  if (!difference.empty()) {
-    return Status::error(ErrorId::BlobMismatch,
-                         fmt::format("'{}' was damaged: {}", client.nameOf(blob.hash), difference),
-                         kHint);
-  }
-  return std::exchange(scratch.path, "");
 }
 
 Status ObjectStore::provide(const Blob &blob) {
   if (cache.check(blob).isOk()) {
-    // So that it is not among those that were not used longest.
-    ::utimensat(AT_FDCWD, cache.pathOf(blob.hash).c_str(), nullptr, 0);
+    noteUse(cache.pathOf(blob.hash));
+    ++hits;
     return Status::ok();
   }
-  TENON_ASSIGN(std::string path, download(blob));
-  constexpr mode_t kReadOnly = 0444;
-  ::chmod(path.c_str(), kReadOnly);
-  TENON_TRY(cache.adopt(path, blob.hash));
-  return trim(blob.hash);
+  Status status = isEnding ? Status::error(ErrorId::StoreFailed, "the server ends") : fetch(blob);
+  failures += !status.isOk();
+  return status;
 }
 
 Status ObjectStore::check(const Blob &blob) {
-  TENON_ASSIGN(std::string path, download(blob));
-  ::unlink(path.c_str());
-  return Status::ok();
+  TENON_TRY(create());
+  Scratch scratch{cache.unfinishedName()};
+  std::ofstream(scratch.path).close(); // of an empty object no byte comes that would make it
+  return download(blob, scratch.path);
 }
 
 Result<std::vector<Blob>> ObjectStore::all() {
@@ -110,25 +182,5 @@ Status ObjectStore::remove(const std::vector<std::string> &hashes) {
 }
 
 Status ObjectStore::removeUnfinished() { return client.abortUploads(kAbandoned); }
-
-Status ObjectStore::trim(const std::string &newest) {
-  cache.removeAbandoned(kAbandoned);
-  TENON_ASSIGN(std::vector<Blob> blobs, cache.all());
-  uint64_t bytes = 0;
-  std::vector<std::pair<fs::file_time_type, Blob>> byUse;
-  for (Blob &blob : blobs) {
-    bytes += blob.bytes;
-    std::error_code gone;
-    byUse.emplace_back(fs::last_write_time(cache.pathOf(blob.hash), gone), std::move(blob));
-  }
-  std::ranges::sort(byUse, {}, [](const auto &each) { return each.first; });
-  for (const auto &[time, blob] : byUse) {
-    if (bytes > maxCached && blob.hash != newest) {
-      TENON_TRY(cache.remove({blob.hash}));
-      bytes -= blob.bytes;
-    }
-  }
-  return Status::ok();
-}
 
 } // namespace tenon::registry

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 
 #include <poll.h>
@@ -16,7 +17,8 @@
 namespace tenon::registry {
 namespace {
 
-constexpr Oid kText = 25, kBigint = 20; // of PostgreSQL's catalogue, the same in each version
+constexpr Oid kText = 25, kBigint = 20,
+              kDouble = 701; // of PostgreSQL's catalogue, the same in each version
 
 std::string oneLine(std::string_view text) {
   return withoutControls(text.substr(0, text.find('\n')));
@@ -42,6 +44,7 @@ public:
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     return number;
   }
+  double real(int column) const override { return std::strtod(text(column).c_str(), nullptr); }
   std::string text(int column) const override {
     return {database.pq.value(reply.get(), row, column),
             static_cast<size_t>(database.pq.length(reply.get(), row, column))};
@@ -144,9 +147,13 @@ Result<PostgresDatabase::Reply> PostgresDatabase::executeOnce(const std::string 
   for (size_t i = 0; i < arguments.size(); ++i) {
     const int64_t *number = std::get_if<int64_t>(&arguments[i]);
     const std::string *text = std::get_if<std::string>(&arguments[i]);
-    texts[i] = number ? std::to_string(*number) : text ? *text : "";
-    types.push_back(text ? kText : kBigint);
-    values.push_back(number || text ? texts[i].c_str() : nullptr);
+    const double *real = std::get_if<double>(&arguments[i]);
+    texts[i] = number ? std::to_string(*number)
+               : real ? fmt::format("{}", *real)
+               : text ? *text
+                      : "";
+    types.push_back(text ? kText : real ? kDouble : kBigint);
+    values.push_back(number || real || text ? texts[i].c_str() : nullptr);
   }
   int sent = arguments.empty() ? pq.send(connection.get(), statement.c_str())
                                : pq.sendWith(connection.get(), statement.c_str(),

@@ -41,6 +41,8 @@ public:
   /// Its own checksums tell damage at each query.
   Status checkSound() override;
   Result<FilesLock> lockFiles(LockKind kind) override;
+  Result<bool> hasTable(const std::string &name) override;
+  Status define(const char *statements) override;
 
 private:
   friend class PostgresRows;

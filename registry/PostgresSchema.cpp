@@ -76,6 +76,7 @@ std::string inPostgres(const char *tables) {
   std::string text = replaced(tables, ") STRICT, WITHOUT ROWID;", ");");
   text = replaced(std::move(text), ") STRICT;", ");");
   text = replaced(std::move(text), " INTEGER", " BIGINT");
+  text = replaced(std::move(text), " REAL", " DOUBLE PRECISION");
   return replaced(std::move(text), " TEXT", " TEXT COLLATE \"C\"");
 }
 
@@ -90,8 +91,9 @@ Status PostgresDatabase::makeTables(const std::string &blobs) {
   if (isThere) { // somebody else was first
     return Status::ok();
   }
-  TENON_TRY(run(inPostgres(kTables).c_str()));
-  TENON_TRY(run(inPostgres(kLaterTables).c_str()));
+  TENON_TRY(define(kTables));
+  TENON_TRY(define(kLaterTables));
+  TENON_TRY(define(kSearchTables));
   TENON_TRY(run(fmt::format("CREATE FUNCTION never_changes() RETURNS trigger LANGUAGE plpgsql AS "
                             "$${}$$",
                             kNeverChanges)
@@ -120,6 +122,16 @@ Status PostgresDatabase::raiseFormat() {
   return Query(*this, "UPDATE registry SET format = $1", kFormat).run();
 }
 
+Result<bool> PostgresDatabase::hasTable(const std::string &name) {
+  return Query(*this, "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2",
+               address.schema, name)
+      .next();
+}
+
+Status PostgresDatabase::define(const char *statements) {
+  return run(inPostgres(statements).c_str());
+}
+
 Status PostgresDatabase::readDefinitions(const char *statement, Definitions &found) {
   Query query(*this, statement, address.schema);
   std::string prefix = address.schema + ".";
@@ -138,8 +150,8 @@ Status PostgresDatabase::checkSound() {
     TENON_TRY(readDefinitions(statement, has));
   }
   // Columns and keys, of the same text that SQLite is told.
-  TENON_TRY(SqliteDatabase::columnsOf(kTables, should));
-  TENON_TRY(SqliteDatabase::columnsOf(kLaterTables, should));
+  std::string tables = std::string(kTables) + kLaterTables + kSearchTables;
+  TENON_TRY(SqliteDatabase::columnsOf(tables.c_str(), should));
   expectTriggers(kPostgresTriggers, should);
   TENON_ASSIGN(int64_t format, this->format());
   if (format == kFormat) {

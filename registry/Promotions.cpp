@@ -1,6 +1,7 @@
 // Aliases: where they are, how they move, and the gates before that.
 
 #include "registry/Registry.h"
+#include "registry/SearchIndex.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,11 @@ Status moved(const std::string &name, const std::string &alias, int64_t expected
                        fmt::format("'{}@{}' is at {}, not at {}", name, alias, numberText(actual),
                                    numberText(expected)),
                        "look at `tenon registry history`, then decide again");
+}
+
+Status deleted(const Version &version) {
+  return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
+                       "push its file again, which gives it a new number");
 }
 
 Result<std::vector<Event>> readEvents(Query &query) {
@@ -48,6 +54,9 @@ Result<std::map<std::string, int64_t>> Registry::objectsAt(const std::string &al
 
 Status Registry::checkGate(const Version &version, const std::string &alias, int64_t champion) {
   TENON_ASSIGN(Terms wanted, terms(version.name, alias));
+  TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
+  TENON_TRY(requireSigners(wanted, bundles, version)
+                .prefix(fmt::format("'{}@{}' asks for a signature", version.name, alias)));
   if (wanted.rules.empty()) {
     return Status::ok();
   }
@@ -73,8 +82,7 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
 Result<Move> Registry::move(const Version &version, const std::string &alias, int64_t from,
                             const char *action, const std::string &reason) {
   if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                         "push its file again, which gives it a new number");
+    return deleted(version);
   }
   TENON_TRY(Query(*database,
                   "INSERT INTO alias VALUES ($1, $2, $3) ON CONFLICT (object, name) DO UPDATE SET "
@@ -193,13 +201,23 @@ Status Registry::writeTerms(const std::string &name, const std::string &alias,
 Status Registry::setTerms(const std::string &name, const std::string &alias, const Terms &terms) {
   TENON_TRY(checkAlias(alias));
   TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, name));
-  TENON_TRY(object(name).takeStatus());
+  TENON_ASSIGN(Object known, object(name));
+  if (terms.asksToLoad() && known.kind != "engine") {
+    return Status::error(
+        ErrorId::BadGateRule,
+        fmt::format("'{}' has versions of kind {}, and only engines are loaded", name, known.kind),
+        "leave 'loads' out");
+  }
   TENON_TRY(writeTerms(name, alias, terms.texts));
   return finish(transaction);
 }
 
 Status Registry::record(const std::string &name, const GateResult &result) {
   TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, name));
+  TENON_ASSIGN(Version version, find({name, result.version, ""}));
+  if (version.isDeleted) {
+    return deleted(version);
+  }
   TENON_ASSIGN(Terms present, terms(name, result.alias));
   TENON_ASSIGN(int64_t champion, aliasOf(name, result.alias));
   if (champion != result.champion) {
@@ -226,6 +244,7 @@ Status Registry::record(const std::string &name, const GateResult &result) {
   event.version = result.version;
   event.alias = result.alias;
   event.detail = detailOf(result);
+  TENON_TRY(setMetrics(*database, version, result.figures));
   TENON_TRY(add(std::move(event)));
   return finish(transaction);
 }

@@ -4,6 +4,7 @@
 #include "registry/BlobFolder.h"
 #include "registry/Registry.h"
 #include "registry/Schema.h"
+#include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 #include "support/files/FileError.h"
 #include "support/files/ScratchFolder.h"
@@ -240,6 +241,7 @@ Result<Pushed> Registry::push(const PushRequest &request) {
   all.update(request.circumstances);
   TENON_TRY(checkRequest(request, dumpJson(all)));
   TENON_TRY(allow(Role::Push, request.name)); // before the file is copied
+  TENON_TRY(checkRelations(request));
   if (!request.files.empty()) {
     TENON_TRY(raiseFormat());
   }
@@ -302,6 +304,7 @@ Result<Pushed> Registry::insert(const PushRequest &request, Version version) {
     event.detail["files"] = rowsOf(version.parts);
   }
   TENON_TRY(add(std::move(event)));
+  TENON_TRY(addTags(*database, version));
   TENON_TRY(signPushed(request, version));
   return Pushed{std::move(version), false};
 }

@@ -53,6 +53,9 @@ Registry::Registry(std::string where, Stores stores, Options options)
 Result<Registry> Registry::open(const std::string &where, Options options, bool creates) {
   TENON_TRY(checkRemark("who does it", options.by));
   TENON_ASSIGN(Stores stores, openStores(where, creates, options.patience));
+  if (options.cacheSize > 0) {
+    stores.blobs->limitCache(options.cacheSize);
+  }
   Registry registry(shownRegistry(where), std::move(stores), std::move(options));
   TENON_TRY(registry.enter());
   return registry;
@@ -118,6 +121,19 @@ Status Registry::finish(Transaction &transaction) {
   return Status::error(ErrorId::StoreFailed,
                        fmt::format("{}, and it is not known whether it was done", asked),
                        "`tenon registry history` tells, once the database answers");
+}
+
+Status Registry::checkRelations(const PushRequest &request) {
+  for (const char *relation : kRelations) {
+    Json named = request.facts.value(relation, Json());
+    if (!named.is_string()) {
+      continue;
+    }
+    TENON_ASSIGN(Reference reference, parseReference(named.get<std::string>()));
+    TENON_ASSIGN(Version version, find(reference));
+    TENON_TRY(checkRelation(relation, request.kind, version.kind).prefix(version.text()));
+  }
+  return Status::ok();
 }
 
 Result<std::vector<Object>> Registry::objects(const std::string &after, int64_t most,

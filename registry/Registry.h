@@ -15,7 +15,9 @@
 #include "registry/Folder.h"
 #include "registry/Gate.h"
 #include "registry/History.h"
+#include "registry/Lineage.h"
 #include "registry/Reference.h"
+#include "registry/Search.h"
 #include "registry/Stores.h"
 #include "registry/Token.h"
 #include "registry/signing/Trust.h"
@@ -51,6 +53,10 @@ struct Options {
   /// What opens a registry that has tokens; where empty, what $TENON_REGISTRY_TOKEN says. Its name
   /// takes the place of `by`.
   std::string token = "";
+  /// Whether $TENON_REGISTRY_TOKEN counts: not where somebody else than this process asks.
+  bool takesEnvironment = true;
+  /// Bytes that files of S3 may take on this machine's disk; 0: those of ObjectStore.
+  uint64_t cacheSize = 0;
 };
 
 struct Version;
@@ -111,6 +117,17 @@ struct Object {
   std::vector<Alias> aliases;
 };
 
+/// A version that `search` found.
+struct FoundVersion {
+  Version version;
+  std::vector<std::string> aliases;
+  std::map<std::string, double> metrics; ///< as gates measured them last
+};
+struct Found {
+  std::vector<FoundVersion> versions; ///< the newest first
+  std::optional<SearchPlace> next;    ///< where the next page begins, if there may be one
+};
+
 /// An alias moved.
 struct Move {
   std::string name;
@@ -147,6 +164,12 @@ public:
   /// Makes one where there is none.
   static Result<Registry> create(const std::string &where, Options options);
 
+  /// Whether it has tokens, and so knows who asks.
+  bool knowsWhoAsks() const { return !tokenName.empty(); }
+
+  /// TN1014 where the token does not allow it now; `name` as Rights::allow takes it.
+  Status allow(Role role, const std::string &name);
+
   /// Stores a file as the next version. Durable when it returns.
   Result<Pushed> push(const PushRequest &request);
 
@@ -154,6 +177,8 @@ public:
   Result<std::vector<Object>> objects(const std::string &after, int64_t most,
                                       const std::string &space = "");
   Result<Object> object(const std::string &name);
+  /// Versions that are not deleted and that have everything that is asked for, by one query.
+  Result<Found> search(const Search &search);
   /// Of all objects that have the alias, the versions that it is at, by their names.
   Result<std::map<std::string, int64_t>> objectsAt(const std::string &alias);
   /// Of an object, the newest first.
@@ -190,6 +215,13 @@ public:
   /// TN1015, TN1016 unless one of them is of somebody who is trusted.
   Status requireSignature(const Version &version, const signing::Trust &trust);
 
+  using Tags = std::map<std::string, std::string>;
+  /// Sets tags of a version, or of the object where it is 0, and takes away those whose value is
+  /// null: what people say of it later, where facts are what it was made from. TN1003, TN1004.
+  Status tag(const std::string &name, int64_t version, const Json &changes);
+  /// Of an object, by the number of the version; 0 has the object's own.
+  Result<std::map<int64_t, Tags>> tags(const std::string &name);
+
   Result<Terms> terms(const std::string &name, const std::string &alias);
   /// Takes the place of those that were; results by those count no longer.
   Status setTerms(const std::string &name, const std::string &alias, const Terms &terms);
@@ -209,6 +241,8 @@ public:
   Result<std::string> hashOfEvent(int64_t id);
   /// The number of the newest event; 0 where there is none.
   Result<int64_t> newestEvent();
+  /// What the version was made from and what was made from it, each at most so many.
+  Result<Lineage> lineage(const Version &version, size_t most);
 
   /// Deletes versions beyond the newest `keep` of each object, but for those at aliases, those that
   /// a rollback goes to, and what these name (parents, data, data of gates); then the files that no
@@ -232,6 +266,8 @@ public:
   /// What time it is for the registry, in milliseconds since 1970.
   Result<int64_t> now();
 
+  /// Its files, which outlive it.
+  const std::shared_ptr<BlobStore> &files() const { return blobs; }
   /// Keeps gc away as long as it lives, for who reads files.
   Result<FilesLock> keepFiles() const;
   /// The folder on this machine whose file system pathOf is on.
@@ -248,8 +284,6 @@ private:
   Status identify();
   /// As somebody who opens it, which is kept as the last use of the token.
   Status enter();
-  /// TN1014 where the token does not allow it now; `name` as Rights::allow takes it.
-  Status allow(Role role, const std::string &name);
   /// As a condition of SQL: the objects in `column` that the token may look at.
   std::string isSeen(std::string_view column) const;
   Result<std::vector<Token>> allTokens();
@@ -280,6 +314,7 @@ private:
   Status addSignature(const Version &version, const std::string &bundle);
   /// The newest version of the same bytes and facts.
   Result<std::optional<Version>> sameVersion(const PushRequest &request, const std::string &hash);
+  Status checkRelations(const PushRequest &request);
   Status signPushed(const PushRequest &request, const Version &version);
   using Number = std::pair<std::string, int64_t>; ///< an object and a version
   Result<std::set<Number>> needed();
@@ -293,7 +328,7 @@ private:
 
   std::string where; ///< for people
   std::unique_ptr<Database> database;
-  std::unique_ptr<BlobStore> blobs;
+  std::shared_ptr<BlobStore> blobs;
   Options options;
   std::string tokenName; ///< whose token it is; empty where the registry has none
   Rights rights;         ///< of the token; of an admin where the registry has none
@@ -309,6 +344,12 @@ Version readVersion(const Query &query);
 signing::Manifest signedOf(const Version &version);
 /// TN1015.
 Status noSignature(const Version &version);
+/// TN1015, TN1016 unless one of the signatures, the newest first, is of somebody who is trusted.
+Status requireSignature(const std::vector<std::string> &bundles, const Version &version,
+                        const signing::Trust &trust);
+/// The same of each signer that the terms name.
+Status requireSigners(const Terms &terms, const std::vector<std::string> &bundles,
+                      const Version &version);
 /// TN1016 unless a signature says that it is of the version's file; whose it is stays open.
 Status checkSignature(const std::string &bundle, const Version &version);
 

@@ -1,5 +1,6 @@
 #include "registry/Replay.h"
 
+#include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ std::string textOf(const Replay::Number &version) {
 
 /// The role that an action takes of its object; admin for what is unknown.
 Role roleOf(std::string_view action) {
-  if (action == "push" || action == "sign" || action == "gate") {
+  if (action == "push" || action == "sign" || action == "tag" || action == "gate") {
     return Role::Push;
   }
   return action == "promote" || action == "rollback" || action == "rules" ? Role::Promote
@@ -79,6 +80,20 @@ std::vector<Blob> filesOf(const Json &pushed) {
   return blobs;
 }
 
+Version Replay::versionOf(const Number &version) const {
+  const Json &pushed = versions.at(version);
+  Version found;
+  found.name = version.first;
+  found.number = version.second;
+  found.blob.hash = pushed.value("hash", "");
+  found.file = pushed.value("file", "");
+  if (pushed.contains("files")) {
+    Result<std::vector<Part>> parts = partsOf(pushed["files"]); // as `push` has seen
+    found.parts = parts ? std::move(*parts) : std::vector<Part>();
+  }
+  return found;
+}
+
 Status Replay::push(const Event &event) {
   if (event.detail.contains("files")) {
     Result<std::vector<Part>> parts = partsOf(event.detail["files"]);
@@ -112,6 +127,12 @@ Status Replay::move(const Event &event) {
         event, fmt::format("moves '{}' to version {}, which was not there", name, event.version));
   }
   if (event.action == "promote") {
+    Number version = {event.object, event.version};
+    Status isSigned = requireSigners(alias.terms, signatures[version], versionOf(version));
+    if (!isSigned.isOk()) {
+      return impossible(
+          event, fmt::format("promotes to '{}' what was not signed: {}", name, isSigned.message()));
+    }
     if (!alias.terms.rules.empty()) {
       Status allowed = standing(alias.terms, alias.results[event.version], event.from, name);
       if (!allowed.isOk()) {
@@ -140,6 +161,9 @@ Status Replay::gate(const Event &event) {
   Status follows = checkResult(alias.terms, result);
   if (!follows.isOk()) {
     return impossible(event, fmt::format("is a gate that cannot be: {}", follows.message()));
+  }
+  for (const auto &[name, value] : metricsOf(result.figures)) {
+    metrics[{event.object, event.version}][name] = value;
   }
   alias.results[event.version].push_back(std::move(result));
   return Status::ok();
@@ -180,7 +204,9 @@ Status Replay::take(const Event &event) {
   if (event.action == "rules") {
     std::vector<std::string> texts = event.detail.value("rules", std::vector<std::string>());
     Result<Terms> terms = parseTerms(texts);
-    if (!terms.isOk() || !objects.contains(event.object)) {
+    bool isSound = terms.isOk() && objects.contains(event.object) &&
+                   (!terms->asksToLoad() || objects.at(event.object).kind == "engine");
+    if (!isSound) {
       return impossible(event, "sets rules that cannot be");
     }
     Alias &alias = aliases[{event.object, event.alias}];
@@ -197,8 +223,14 @@ Status Replay::take(const Event &event) {
                : impossible(event, fmt::format("deletes {}, which is at an alias or was not there",
                                                textOf(version)));
   }
+  if (event.action == "tag") {
+    bool isKnown = event.version == 0 ? objects.contains(event.object) : versions.contains(version);
+    return isKnown ? Status::ok() : impossible(event, "tags what was not there");
+  }
   if (event.action == "sign") {
-    signatures.push_back(event);
+    std::vector<std::string> &bundles = signatures[version];
+    bundles.insert(bundles.begin(), event.detail.value("bundle", ""));
+    ++signatureCount;
     return has(version) ? Status::ok() : impossible(event, "signs a version that was not there");
   }
   return impossible(event, fmt::format("is of the unknown kind '{}'", event.action));

@@ -7,6 +7,7 @@
 #include "registry/Folder.h"
 #include "registry/Gate.h"
 #include "registry/History.h"
+#include "registry/Registry.h"
 #include "registry/Token.h"
 #include "support/Result.h"
 
@@ -42,11 +43,16 @@ struct Replay {
   std::map<Number, Json> versions; ///< what the events say of them
   std::set<Number> deleted;
   std::map<Place, Alias> aliases;
-  std::map<std::string, Json> tokens; ///< by name: role, hash, created, revoked
-  std::vector<Event> signatures;
+  std::map<Number, std::map<std::string, double>> metrics; ///< that gates measured last
+  std::map<std::string, Json> tokens;                    ///< by name: role, hash, created, revoked
+  std::map<Number, std::vector<std::string>> signatures; ///< of a version, the newest first
+  uint64_t signatureCount = 0;                           ///< how many there are of all
 
   /// TN1011 where the event cannot have happened.
   Status take(const Event &event);
+
+  /// As much of a version as its signatures are compared with.
+  Version versionOf(const Number &version) const;
 
 private:
   Status mayDo(const Event &event) const;

@@ -33,6 +33,7 @@ constexpr Metric kMetrics[] = {
     {"size", MetricFamily::Bytes, false},
     {"outputs", MetricFamily::Outputs, false},
     {"interface", MetricFamily::Interface, true},
+    {"loads", MetricFamily::Loads, true},
 };
 
 struct Unit {
@@ -194,6 +195,7 @@ std::string amountText(const Rule &rule, double value) {
   case MetricFamily::Number:
   case MetricFamily::Outputs:
   case MetricFamily::Interface:
+  case MetricFamily::Loads:
     break;
   }
   return rule.kind == LimitKind::Difference ? fmt::format("{:+.4g}", value)
@@ -203,6 +205,9 @@ std::string amountText(const Rule &rule, double value) {
 std::string describe(const Rule &rule, const Measured &measured) {
   if (rule.family == MetricFamily::Interface) {
     return measured.what.empty() ? "it takes and gives what the champion does" : measured.what;
+  }
+  if (rule.family == MetricFamily::Loads) {
+    return measured.what;
   }
   std::string_view other = rule.baseline == Baseline::Parent ? kParent : kChampion;
   std::string subject =
@@ -228,9 +233,20 @@ const char *nameOf(GateOutcome outcome) {
                                            : "undecided";
 }
 
-Result<Rule> parseRule(std::string_view text) {
+namespace {
+
+/// A rule in any direction.
+Result<Rule> parseComparison(std::string_view text) {
   constexpr size_t kMaxText = 200;
   std::vector<std::string> words = wordsOf(text);
+  if (words == std::vector<std::string>{"loads"}) {
+    Rule rule;
+    rule.metric = rule.text = words[0];
+    rule.family = MetricFamily::Loads;
+    rule.isAtLeast = true;
+    rule.limit = 1;
+    return rule;
+  }
   if (text.size() > kMaxText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
     return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between",
                    "for example 'top1 >= 85%'");
@@ -243,24 +259,48 @@ Result<Rule> parseRule(std::string_view text) {
       names.emplace_back(each.name);
     }
     return badRule(text, fmt::format("there is no metric '{}'", withoutControls(words[0])),
-                   didYouMean(words[0], names, "docs/platform.md lists the metrics"));
+                   didYouMean(words[0], names, "docs/registry.md lists the metrics"));
+  }
+  if (metric->family == MetricFamily::Loads) {
+    return badRule(text, "an engine loads or does not", "the rule is the word alone: 'loads'");
   }
   Rule rule;
   rule.metric = words[0];
   rule.family = metric->family;
   rule.isAtLeast = words[1] == ">=";
-  if (rule.isAtLeast != metric->isHigherBetter) {
-    return badRule(
-        text,
-        fmt::format("{} is better where it is {}", metric->name,
-                    metric->isHigherBetter ? "higher" : "lower"),
-        fmt::format("write {} {} LIMIT", metric->name, metric->isHigherBetter ? ">=" : "<="));
-  }
+  rule.isReversed = rule.isAtLeast != metric->isHigherBetter;
   TENON_TRY(parseLimit(*metric, words, text, rule));
   for (const std::string &word : words) {
     rule.text += (rule.text.empty() ? "" : " ") + word;
   }
   return rule;
+}
+
+} // namespace
+
+Result<Rule> parseRule(std::string_view text) {
+  TENON_ASSIGN(Rule rule, parseComparison(text));
+  if (rule.isReversed) {
+    bool isHigherBetter = !rule.isAtLeast;
+    return badRule(text,
+                   fmt::format("{} is better where it is {}", rule.metric,
+                               isHigherBetter ? "higher" : "lower"),
+                   fmt::format("write {} {} LIMIT", rule.metric, isHigherBetter ? ">=" : "<="));
+  }
+  return rule;
+}
+
+Result<Rule> parseBound(std::string_view text) {
+  std::string spaced(text);
+  size_t at = std::min(spaced.find(">="), spaced.find("<="));
+  if (at != spaced.npos) {
+    spaced.insert(at + 2, " ").insert(at, " ");
+  }
+  TENON_ASSIGN(Rule bound, parseComparison(spaced));
+  return bound.baseline == Baseline::None && bound.kind == LimitKind::Value
+             ? Result<Rule>(std::move(bound))
+             : badRule(text, "versions are searched by values, not beside another version",
+                       "for example 'top1 >= 85%'");
 }
 
 RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
@@ -274,12 +314,13 @@ RuleResult decide(const Rule &rule, const std::optional<Measured> &measured) {
   }
   if (!std::isfinite(measured->value)) {
     result.outcome = GateOutcome::Refused;
-    result.reason = fmt::format("{} is not a finite number", rule.metric);
+    result.reason = measured->what.empty() ? fmt::format("{} is not a finite number", rule.metric)
+                                           : measured->what;
     return result;
   }
   result.reason = describe(rule, *measured);
-  if (rule.family == MetricFamily::Interface) {
-    result.outcome = measured->value == 0 ? GateOutcome::Passed : GateOutcome::Refused;
+  if (rule.family == MetricFamily::Interface || rule.family == MetricFamily::Loads) {
+    result.outcome = measured->value == rule.limit ? GateOutcome::Passed : GateOutcome::Refused;
     return result;
   }
   // An end that is not a number is on no side.

@@ -1,6 +1,6 @@
 // Rules of a gate and how measurements decide them: METRIC >= LIMIT or METRIC <= LIMIT, where a
-// limit is a number, or the champion's or the parent's value with a change. Pure functions; whoever
-// gates brings the measurements.
+// limit is a number, or the champion's or the parent's value with a change; and `loads`. Pure
+// functions; whoever gates brings the measurements.
 
 #pragma once
 
@@ -22,6 +22,7 @@ enum class MetricFamily {
   Outputs,   ///< the largest difference from the champion's outputs, as a share of their largest
              ///< value
   Interface, ///< ports of the champion that the version has not, or has narrower
+  Loads,     ///< 1 where the engine was loaded and run once on the machine, else 0
 };
 
 enum class GateOutcome { Passed, Refused, Undecided };
@@ -44,7 +45,8 @@ enum class Baseline {
 struct Rule {
   std::string metric;
   MetricFamily family = MetricFamily::Share;
-  bool isAtLeast = false; ///< >=, else <=
+  bool isAtLeast = false;  ///< >=, else <=
+  bool isReversed = false; ///< a worse model keeps it: no rule of a gate
   LimitKind kind = LimitKind::Value;
   Baseline baseline = Baseline::None;
   double limit = 0;
@@ -54,6 +56,9 @@ struct Rule {
 /// TN1009 for an unknown metric, a limit that is no finite number, or a direction that makes a
 /// worse model pass.
 Result<Rule> parseRule(std::string_view text);
+/// METRIC >= NUMBER or METRIC <= NUMBER, of what `search` looks for: in both directions, and the
+/// spaces may be left out. TN1009.
+Result<Rule> parseBound(std::string_view text);
 
 /// A value with its 95 % interval, of what the rule's LimitKind says; low and high are the value
 /// where it has no noise.

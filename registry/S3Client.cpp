@@ -8,6 +8,8 @@
 
 #include <charconv>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 namespace tenon::registry {
@@ -27,6 +29,12 @@ std::string firstOf(std::initializer_list<const char *> names) {
     }
   }
   return "";
+}
+
+uintmax_t downloadedBytes(const std::string &file) {
+  std::error_code none;
+  uintmax_t bytes = file.empty() ? 0 : std::filesystem::file_size(file, none);
+  return none ? 0 : bytes;
 }
 
 } // namespace
@@ -74,6 +82,7 @@ Result<WebReply> S3Client::perform(WebRequest request, const std::string &name) 
     request.headers.push_back("x-amz-security-token: " + keys.token);
   }
   std::chrono::milliseconds pause = kFirstPause;
+  uintmax_t before = downloadedBytes(request.downloadPath);
   for (int attempt = 1;; ++attempt, pause *= 2) {
     Result<WebReply> reply = fetch(request);
     bool isLost = !reply.isOk() && reply.status().id() == ErrorId::WebFailed;
@@ -82,7 +91,13 @@ Result<WebReply> S3Client::perform(WebRequest request, const std::string &name) 
     if (!isLost && !isOverloaded) {
       return reply;
     }
-    if (attempt == kTries) {
+    uintmax_t after = downloadedBytes(request.downloadPath);
+    if (after > before) { // it moves, if with breaks
+      attempt = 1;
+      pause = kFirstPause;
+      before = after;
+    }
+    if (attempt == kTries || (request.isCancelled && request.isCancelled())) {
       return isOverloaded
                  ? Result<WebReply>(storeFailed(*reply, name))
                  : Status::error(ErrorId::StoreFailed,
@@ -102,14 +117,18 @@ Status S3Client::putWhole(const std::string &key, const std::string &file,
   return reply.status == kOk ? Status::ok() : storeFailed(reply, nameOf(key));
 }
 
-Result<bool> S3Client::get(const std::string &key, const std::string &file) const {
+Result<bool> S3Client::get(const std::string &key, const std::string &file,
+                           const std::function<bool()> &isCancelled) const {
   WebRequest get = request("GET", key);
   get.downloadPath = file;
+  get.resumes = true;
+  get.isCancelled = isCancelled;
   TENON_ASSIGN(WebReply reply, perform(get, nameOf(key)));
   if (reply.status == kNotFound && element(reply.body, "Code") != "NoSuchBucket") {
     return false;
   }
-  return reply.status == kOk ? Result<bool>(true) : storeFailed(reply, nameOf(key));
+  return reply.status == kOk || reply.status == kPartialContent ? Result<bool>(true)
+                                                                : storeFailed(reply, nameOf(key));
 }
 
 Result<std::vector<S3Object>> S3Client::list() const {

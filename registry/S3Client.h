@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,8 +47,11 @@ public:
   /// by itself, and those that another process sent before it was killed are not sent again.
   Status put(const std::string &key, const std::string &file, const std::string &hash,
              uint64_t partBytes) const;
-  /// Into a file; false where there is no such key.
-  Result<bool> get(const std::string &key, const std::string &file) const;
+  /// Into a file, of which what is there already is kept: a transfer that broke goes on where it
+  /// ended, and is tried again as long as bytes come. False where there is no such key. Between
+  /// pieces `isCancelled`, where it is not empty, may end it.
+  Result<bool> get(const std::string &key, const std::string &file,
+                   const std::function<bool()> &isCancelled = {}) const;
   Result<std::vector<S3Object>> list() const;
   /// The bytes of an object; none where there is no such key.
   Result<std::optional<uint64_t>> sizeOf(const std::string &key) const;

@@ -11,8 +11,8 @@
 
 namespace tenon::registry {
 
-inline constexpr int kOk = 200, kNoContent = 204, kNotFound = 404, kTooManyRequests = 429,
-                     kServerError = 500;
+inline constexpr int kOk = 200, kNoContent = 204, kPartialContent = 206, kNotFound = 404,
+                     kTooManyRequests = 429, kServerError = 500;
 
 /// What is between <tag> and </tag> behind `from`, which goes behind it; empty where there is none.
 std::string_view element(std::string_view xml, std::string_view tag, size_t &from);

@@ -118,6 +118,31 @@ CREATE TRIGGER part_stays BEFORE DELETE ON part
 BEGIN SELECT RAISE(ABORT, 'a version never goes'); END;
 )sql";
 
+/// What `search` reads: tags of versions that are not deleted, of which each has one with an empty
+/// key for its kind, and one that is empty, and the last values that gates measured of them. Keys
+/// are in the order of search, so that the newest are found first. A registry that has no such
+/// tables gets them, and what belongs in them, when somebody opens it who may write.
+inline constexpr const char *kSearchTables = R"sql(
+CREATE TABLE tag (
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  object TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  PRIMARY KEY (key, value, created, object, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE metric (
+  object TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  value REAL NOT NULL,
+  PRIMARY KEY (object, version, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX metric_by_name ON metric (name, created, object, version, value);
+)sql";
+
 inline constexpr const char *kSqliteRules = R"sql(
 PRAGMA application_id = 1414419015;
 PRAGMA user_version = 1;

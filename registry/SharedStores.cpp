@@ -135,7 +135,7 @@ Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs, uint64_t 
   }
   std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(
       S3Client(std::move(settings), std::move(bucket), std::move(prefix)), cache + "/registry",
-      ObjectStore::kMaxCached, partBytes);
+      partBytes);
   TENON_TRY(store->create());
   return store;
 }

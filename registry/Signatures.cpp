@@ -122,6 +122,11 @@ Result<std::vector<std::string>> Registry::signatures(const Version &version) {
 
 Status Registry::requireSignature(const Version &version, const signing::Trust &trust) {
   TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
+  return registry::requireSignature(bundles, version, trust);
+}
+
+Status requireSignature(const std::vector<std::string> &bundles, const Version &version,
+                        const signing::Trust &trust) {
   Status first = noSignature(version);
   for (size_t i = 0; i < bundles.size(); ++i) {
     Result<signing::Verified> verified = trust.verify(bundles[i]);
@@ -133,6 +138,14 @@ Status Registry::requireSignature(const Version &version, const signing::Trust &
     first = i == 0 ? status.prefix(version.text()) : first; // of the newest
   }
   return first;
+}
+
+Status requireSigners(const Terms &terms, const std::vector<std::string> &bundles,
+                      const Version &version) {
+  for (const signing::Trust &signer : terms.signers) {
+    TENON_TRY(requireSignature(bundles, version, signer));
+  }
+  return Status::ok();
 }
 
 } // namespace tenon::registry

@@ -17,6 +17,8 @@ namespace tenon::registry {
 namespace {
 
 constexpr std::chrono::milliseconds kCopyAgain{5};
+/// LIKE tells upper from lower case, as PostgreSQL's does.
+constexpr const char *kLike = "PRAGMA case_sensitive_like = ON";
 
 Status describe(int code, const std::string &path, std::string_view said) {
   std::string message = fmt::format("'{}': {}", path, said);
@@ -75,6 +77,8 @@ public:
 
   int64_t number(int column) const override { return sqlite3_column_int64(prepared.get(), column); }
 
+  double real(int column) const override { return sqlite3_column_double(prepared.get(), column); }
+
   std::string text(int column) const override {
     const unsigned char *bytes = sqlite3_column_text(prepared.get(), column);
     int size = sqlite3_column_bytes(prepared.get(), column);
@@ -95,6 +99,8 @@ private:
   void bind(int place, const Value &value) {
     if (const int64_t *number = std::get_if<int64_t>(&value)) {
       failure = sqlite3_bind_int64(prepared.get(), place, *number);
+    } else if (const double *real = std::get_if<double>(&value)) {
+      failure = sqlite3_bind_double(prepared.get(), place, *real);
     } else if (const std::string *text = std::get_if<std::string>(&value)) {
       failure = sqlite3_bind_text64(prepared.get(), place, text->data(), text->size(),
                                     SQLITE_TRANSIENT, SQLITE_UTF8);
@@ -160,7 +166,8 @@ Status SqliteDatabase::openFile(bool creates) {
   TENON_TRY(run("PRAGMA foreign_keys = ON"));
   // Whoever wrote the file wrote its schema too: no function of it runs beyond SQLite's own
   // harmless ones.
-  return run("PRAGMA trusted_schema = OFF");
+  TENON_TRY(run("PRAGMA trusted_schema = OFF"));
+  return run(kLike);
 }
 
 Status SqliteDatabase::copy() {
@@ -199,7 +206,8 @@ Status SqliteDatabase::copy() {
     return describe(code, path, sqlite3_errstr(code));
   }
   copied = before;
-  return run("PRAGMA trusted_schema = OFF");
+  TENON_TRY(run("PRAGMA trusted_schema = OFF"));
+  return run(kLike);
 }
 
 Status SqliteDatabase::refresh() {
@@ -229,9 +237,15 @@ Result<bool> SqliteDatabase::hasTables() {
   return tables.number(0) != 0;
 }
 
+Result<bool> SqliteDatabase::hasTable(const std::string &name) {
+  return Query(*this, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = $1", name)
+      .next();
+}
+
 Status SqliteDatabase::makeTables(int64_t format) {
   TENON_TRY(run(kTables));
   TENON_TRY(run(kLaterTables));
+  TENON_TRY(run(kSearchTables));
   TENON_TRY(run(kSqliteRules));
   return format == kFirstFormat ? Status::ok() : raiseFormat();
 }
@@ -310,7 +324,10 @@ Status SqliteDatabase::columnsOf(const char *statements, Definitions &found) {
     std::string table = columns.text(0), column = columns.text(1);
     bool isKey = columns.number(4) != 0;
     found[fmt::format("column {}.{}", table, column)] =
-        fmt::format("{}{}", columns.text(2) == "INTEGER" ? "bigint" : "text",
+        fmt::format("{}{}",
+                    columns.text(2) == "INTEGER" ? "bigint"
+                    : columns.text(2) == "REAL"  ? "double precision"
+                                                 : "text",
                     isKey || columns.number(3) ? " NOT NULL" : "");
     if (isKey) {
       primary[table] += (primary[table].empty() ? "" : ", ") + column;

@@ -39,6 +39,7 @@ public:
   /// the schema holds for both.
   static Status columnsOf(const char *statements, Definitions &found);
   Result<FilesLock> lockFiles(LockKind kind) override;
+  Result<bool> hasTable(const std::string &name) override;
 
   /// What SQLite says went wrong last, as an error of Tenon.
   Status problem() const;

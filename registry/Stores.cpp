@@ -3,6 +3,7 @@
 #include "registry/BlobFolder.h"
 #include "registry/FolderLock.h"
 #include "registry/Schema.h"
+#include "registry/SearchIndex.h"
 #include "registry/SqliteDatabase.h"
 #include "support/files/FileError.h"
 
@@ -78,8 +79,10 @@ std::string shownRegistry(const std::string &where) {
 Result<Stores> openStores(const std::string &where, bool creates,
                           std::chrono::milliseconds patience) {
   TENON_TRY(checkScheme(where));
-  return isSharedRegistry(where) ? openShared(where, creates, patience)
-                                 : openFolder(where, creates, patience);
+  TENON_ASSIGN(Stores stores, isSharedRegistry(where) ? openShared(where, creates, patience)
+                                                      : openFolder(where, creates, patience));
+  TENON_TRY(makeSearchTables(*stores.database));
+  return stores;
 }
 
 Result<Stores> openFolder(const std::string &folder, bool creates,

@@ -49,7 +49,7 @@ bool isLasting(const Rights &rights) {
 } // namespace
 
 Status Registry::enter() {
-  if (options.token.empty()) {
+  if (options.token.empty() && options.takesEnvironment) {
     options.token = environment(kTokenVariable);
   }
   TENON_TRY(identify());

@@ -3,6 +3,7 @@
 #include "registry/Registry.h"
 #include "registry/Replay.h"
 #include "registry/Schema.h"
+#include "registry/SearchIndex.h"
 #include "registry/Sha256.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ Status altered(std::string_view what) {
 using Table = std::map<std::string, Json>;
 
 /// The rows of a query, whose first `keys` columns are the key; `isNumber` of the others has a
-/// digit for each.
+/// digit for each, 'r' for a real number.
 Result<Table> read(Database &database, std::string_view query, int keys,
                    std::string_view isNumber) {
   Table table;
@@ -42,7 +43,8 @@ Result<Table> read(Database &database, std::string_view query, int keys,
       row.push_back(rows.isNull(column) ? Json()
                     : isNumber[static_cast<size_t>(i)] == '1'
                         ? Json(static_cast<uint64_t>(rows.number(column)))
-                        : Json(rows.text(column)));
+                    : isNumber[static_cast<size_t>(i)] == 'r' ? Json(rows.real(column))
+                                                              : Json(rows.text(column)));
     }
     table.emplace(std::move(key), std::move(row));
   }
@@ -110,10 +112,21 @@ Status compareVersions(Database &database, const Replay &replay) {
           file["sha256"], file["bytes"], isDeleted ? Json() : file["sha256"]};
     }
   }
+  Table tags;
   for (auto &[key, row] : versions) {
-    row.back() = sha256Of(row.back().get<std::string>());
+    std::string facts = row.back().get<std::string>();
+    row.back() = sha256Of(facts);
+    for (const auto &[tag, value] : row[3].is_null()
+                                        ? std::vector<Tag>()
+                                        : tagsOf(row[0].get<std::string>(), parseJson(facts))) {
+      tags[fmt::format("{}:{}={}", key, tag, value)] = {row[5]};
+    }
   }
   TENON_TRY(compare("version", versions, should));
+  TENON_ASSIGN(
+      Table presentTags,
+      read(database, "SELECT object, version, key || '=' || value, created FROM tag", 3, "1"));
+  TENON_TRY(compare("tag", presentTags, tags));
   TENON_ASSIGN(Table present, read(database, "SELECT hash, bytes FROM blob", 1, "1"));
   TENON_TRY(compare("file", present, blobs));
   TENON_ASSIGN(int64_t format, database.format());
@@ -124,6 +137,22 @@ Status compareVersions(Database &database, const Replay &replay) {
                              3, "010"));
   TENON_TRY(compare("file of a version", present, parts));
   return compareRemovals(database, blobs);
+}
+
+Status compareMetrics(Database &database, const Replay &replay) {
+  Table should;
+  for (const auto &[version, metrics] : replay.metrics) {
+    if (replay.deleted.contains(version)) {
+      continue;
+    }
+    for (const auto &[name, value] : metrics) {
+      should[fmt::format("{}:{}", keyOf(version), name)] = {
+          value, replay.versions.at(version).value("created", Json())};
+    }
+  }
+  TENON_ASSIGN(Table metrics,
+               read(database, "SELECT object, version, name, value, created FROM metric", 3, "r1"));
+  return compare("metric", metrics, should);
 }
 
 Status compareObjects(Database &database, const Replay &replay) {
@@ -171,17 +200,10 @@ Status compareTokens(Database &database, const Replay &replay) {
 /// Whose signatures they are nobody says here; that they are of their versions' files they say
 /// themselves.
 Status compareSignatures(const Replay &replay) {
-  for (const Event &event : replay.signatures) {
-    const Json &pushed = replay.versions.at({event.object, event.version});
-    Version version;
-    version.name = event.object;
-    version.number = event.version;
-    version.blob.hash = pushed.value("hash", "");
-    version.file = pushed.value("file", "");
-    if (pushed.contains("files")) {
-      TENON_ASSIGN(version.parts, partsOf(pushed["files"]));
+  for (const auto &[number, bundles] : replay.signatures) {
+    for (const std::string &bundle : bundles) {
+      TENON_TRY(checkSignature(bundle, replay.versionOf(number)).prefix(keyOf(number)));
     }
-    TENON_TRY(checkSignature(event.detail.value("bundle", ""), version).prefix(version.text()));
   }
   return Status::ok();
 }
@@ -213,9 +235,9 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     return altered(fmt::format("no event of the history has the hash {}", head));
   }
   verified.versions = replay.versions.size();
-  verified.signatures = replay.signatures.size();
+  verified.signatures = replay.signatureCount;
   for (Status (*table)(Database &, const Replay &) :
-       {compareVersions, compareObjects, compareAliases, compareTokens}) {
+       {compareVersions, compareMetrics, compareObjects, compareAliases, compareTokens}) {
     Status status = table(*database, replay);
     if (!status.isOk()) {
       verified.problems.push_back(std::move(status));

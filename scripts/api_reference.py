@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bindings/python/tenon"
-MODULES = {"tenon": "__init__.py", "tenon.drift": "drift.py", "tenon.mlflow": "mlflow.py", "tenon.passes": "passes.py", "tenon.pipeline": "pipeline/__init__.py", "tenon.prune": "prune.py", "tenon.ray_serve": "ray_serve.py", "tenon.torch": "torch.py",
+MODULES = {"tenon": "__init__.py", "tenon.drift": "drift.py", "tenon.mlflow": "mlflow.py", "tenon.passes": "passes.py", "tenon.pipeline": "pipeline/__init__.py", "tenon.prune": "prune.py", "tenon.ray_serve": "ray_serve.py", "tenon.registry": "registry.py", "tenon.torch": "torch.py",
            "tenon.compare": "compare/__init__.py"}  # fmt: skip
 HEADERS = ["tenon.h", "compiler.h", "graph.h"]
 NOTE = "<!-- Written by scripts/api_reference.py. -->\n"

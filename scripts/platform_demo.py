@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A model's way into production and back: the small CNN is pushed to a registry, gated on Fashion-MNIST's test pictures, promoted
-and served under load; a worse version is refused with figures, a quantized one takes its place, and a rollback brings the first
-back. Every step is a `tenon` command. Relies on a built tool, .venv and Debian's dataset-fashion-mnist.
+and served under load; a worse version is refused with figures, a quantized one takes its place, first for a part of the requests, and
+a rollback brings the first back. A canary that is too slow goes back by itself. Every step is a `tenon` command. Relies on a built tool, .venv and Debian's dataset-fashion-mnist.
 """
 
 import argparse
@@ -21,12 +21,13 @@ import time
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "models/fashion_cnn.onnx"
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 SHAPE = "image:[1..256]x1x28x28"
+SLOW_WIDTH, SLOW_LAYERS = 2048, 8  # of the version that is too slow
 RULES = ["top1 >= 85%", "top1 >= champion - 1%", "size <= 8MiB", "p50 <= champion + 100%"]
 LIMIT_S = 2  # within which a server follows an alias
 
@@ -97,14 +98,40 @@ class Load:
                 self.failures.append(repr(error))
                 break
 
-    def until(self, version):
-        """Seconds until this version answers."""
+    def wait(self, condition, what):
+        """Seconds until the condition holds."""
         start = time.monotonic()
-        while self.latest != version:
-            if time.monotonic() - start > 20:
-                sys.exit(f"platform-demo: version {version} never answered; failures: {self.failures[:3]}")
+        while not condition():
+            if time.monotonic() - start > 60:
+                sys.exit(f"platform-demo: {what}: that never came; failures: {self.failures[:3]}")
             time.sleep(0.01)
         return time.monotonic() - start
+
+    def until(self, version):
+        """Seconds until this version answers."""
+        return self.wait(lambda: self.latest == version, f"version {version} answers")
+
+    def post(self, path, value=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        say(f"  $ curl -X POST localhost:8000/{path}" + (f" -d '{json.dumps(value)}'" if value else ""))
+        connection.request("POST", f"/{path}", json.dumps(value) if value else None)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        return json.loads(text) if answer.status == 200 else None
+
+    def split(self, shares):
+        """Gives versions their shares of the requests, once the server has them."""
+        self.wait(lambda: set(shares) <= self.ready(), f"the server has versions {set(shares)}")
+        if not self.post("v2/repository/models/cnn/traffic", {"weights": {str(version): share for version, share in shares.items()}}):
+            sys.exit("platform-demo: the traffic could not be split")
+
+    def ready(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST", "/v2/repository/index")
+        rows = json.loads(connection.getresponse().read())
+        connection.close()
+        return {int(row["version"]) for row in rows if row["state"] == "READY"}
 
     def __enter__(self):
         for client in self.clients:
@@ -119,7 +146,7 @@ class Load:
 
 @contextlib.contextmanager
 def server(tool):
-    command = ["serve", "registry:cnn@production", "--port", "0"]
+    command = ["serve", "registry:cnn@production", "registry:cnn@canary", "--on-canary", "rollback", "--port", "0"]
     say("  $ tenon " + " ".join(command))
     with open(tool.folder / "serve.log", "w") as log:
         process = subprocess.Popen([tool.tenon, *command, "--registry", "registry"], cwd=tool.folder, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -168,6 +195,21 @@ def write_worse(path):
     onnx.save(model, path)
 
 
+def write_slow(path):
+    """The model with layers behind it that change nothing and take their time."""
+    model = onnx.load(MODEL)
+    last = model.graph.node[-1]
+    classes, value = 10, "slow_0"
+    name, last.output[0] = last.output[0], value
+    middle = np.eye(SLOW_WIDTH, dtype=np.float32)
+    for i, weight in enumerate([middle[:classes], *[middle] * SLOW_LAYERS, middle[:, :classes]]):
+        model.graph.initializer.append(numpy_helper.from_array(weight, f"slow_weight_{i}"))
+        following = name if i > SLOW_LAYERS else f"slow_{i + 1}"
+        model.graph.node.append(helper.make_node("MatMul", [value, f"slow_weight_{i}"], [following]))
+        value = following
+    onnx.save(model, path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tenon", type=lambda text: pathlib.Path(text).resolve(), required=True)
@@ -176,6 +218,7 @@ def main():
         folder = pathlib.Path(name)
         image = write_data(folder)
         write_worse(folder / "worse.onnx")
+        write_slow(folder / "slow.onnx")
         (folder / "cnn.onnx").write_bytes(MODEL.read_bytes())
         play(Tool(options.tenon, folder), image)
 
@@ -211,12 +254,19 @@ def play(tool, image):
                 sys.exit("platform-demo: the worse model was not refused")
             say(f"    refused; version {load.latest} goes on answering")
 
-            say("\nA quantized version, with 8-bit integers, is pushed, passes and takes over without a request lost:")
+            say("\nA quantized version, with 8-bit integers, is pushed and passes. First it gets three in ten requests, then all, and none is lost:")
             tool.get("quantize", "cnn.onnx", "--data", "calibration.npz", "-o", "small.onnx")
             tool.get("compile", "small.onnx", "-o", "small.tenon", "--shape", SHAPE)
             good = tool.get("registry", "push", "cnn", "small.tenon", "--parent", "cnn-model:1", "--note", "8-bit integers")["version"]
             if tool.gate(f"cnn:{good}") != "passed":
                 sys.exit("platform-demo: the good model did not pass")
+            tool.get("registry", "promote", f"cnn:{good}", "canary")
+            load.split({first: 7, good: 3})
+            before = load.counts[first]
+            load.wait(lambda: load.counts[good] > 100, "the canary's share")
+            say(f"    of {load.counts[good] + load.counts[first] - before} requests version {good} had {load.counts[good]}")
+            load.post("v2/repository/models/cnn/traffic", {"weights": {}})
+            load.until(first)
             tool.get("registry", "promote", f"cnn:{good}", "production", "--reason", "as good, with integers")
             took = load.until(good)
             say(f"    version {good} answers after {took:.1f} s")
@@ -225,6 +275,21 @@ def play(tool, image):
             tool.get("registry", "rollback", "cnn@production", "--reason", "customers complain")
             back = load.until(first)
             say(f"    version {first} answers again after {back:.1f} s")
+
+            say("\nThe next version is as accurate, and slow. Nobody measured that, so half of the requests get it as a canary. The server takes it back:")
+            tool.get("compile", "slow.onnx", "-o", "slow.tenon", "--shape", SHAPE)
+            slow = tool.get("registry", "push", "cnn", "slow.tenon", "--note", "more layers")["version"]
+            tool.get("registry", "promote", f"cnn:{slow}", "canary")
+            load.split({first: 5, slow: 5})
+            load.wait(lambda: load.counts[slow] > 0, "the canary answers")
+            gone = load.wait(lambda: tool.get("registry", "history", "cnn@canary", shows=False)["events"][-1]["action"] == "rollback", "the rollback of the canary")
+            event = tool.get("registry", "history", "cnn@canary")["events"][-1]
+            say(f"    after {gone:.1f} s and {load.counts[slow]} requests it is at version {event['version']} again: {event['detail']['reason']}")
+            seen = load.counts[slow]
+            load.wait(lambda: slow not in load.ready(), "the canary goes")
+            load.until(first)
+            if (event["from"], event["version"]) != (slow, good) or load.counts[slow] > seen + 20:
+                sys.exit("platform-demo: the slow canary was not taken back")
         say(f"    {sum(load.counts.values())} requests were answered (by version: {dict(sorted(load.counts.items()))}), {len(load.failures)} failed")
         if load.failures or max(took, back) > LIMIT_S:
             sys.exit(f"platform-demo: requests failed, or the server followed too late: {load.failures[:3]}")

@@ -32,6 +32,9 @@ ENTRY_POINTS = """\
 [console_scripts]
 tenon = tenon.__main__:main
 
+[mlflow.model_registry_store]
+tenon = tenon.mlflow_store:TenonStore
+
 [torch_dynamo_backends]
 tenon = tenon.torch:backend
 """

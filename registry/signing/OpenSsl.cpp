@@ -63,10 +63,14 @@ const char *hashOfKey(EVP_PKEY *key) {
                                : nullptr;
 }
 
-std::string fingerprintOf(EVP_PKEY *key) {
+std::string pemOf(EVP_PKEY *key) {
   Memory pem(BIO_new(BIO_s_mem()));
   PEM_write_bio_PUBKEY_ex(pem.get(), key, ownContext(), nullptr);
-  std::string text = contentOf(pem.get());
+  return contentOf(pem.get());
+}
+
+std::string fingerprintOf(EVP_PKEY *key) {
+  std::string text = pemOf(key);
   Digest digest("sha256");
   digest.update(std::as_bytes(std::span(text)));
   return digest.finish();

@@ -35,7 +35,10 @@ Result<std::string> readKeyFile(const std::string &path);
 /// and P-521.
 const char *hashOfKey(EVP_PKEY *key);
 
-/// What a bundle calls the key: SHA-256 of the public key as a PEM file.
+/// The public key as a PEM file.
+std::string pemOf(EVP_PKEY *key);
+
+/// What a bundle calls the key: SHA-256 of that.
 std::string fingerprintOf(EVP_PKEY *key);
 
 /// The names of a certificate's subject, for a message.

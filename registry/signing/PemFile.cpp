@@ -73,19 +73,23 @@ Result<PemFile> PemFile::open(const std::vector<std::string> &paths) {
   PemFile file;
   for (const std::string &path : paths) {
     TENON_ASSIGN(std::string text, readKeyFile(path));
-    Handle<BIO, BIO_free_all> memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-    size_t before = file.keys.size() + file.certificates.size();
-    for (Block block; nextBlock(memory.get(), block);) {
-      TENON_TRY(takeBlock(path, block, file));
-    }
-    bool isEnd = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
-    ERR_clear_error();
-    if (!isEnd || file.keys.size() + file.certificates.size() == before) {
-      return bad(path, isEnd ? "has no public key and no certificate in the form of PEM"
-                             : "is a damaged PEM file");
-    }
+    TENON_TRY(add(path, text, file));
   }
   return file;
+}
+
+Status PemFile::add(const std::string &path, const std::string &text, PemFile &file) {
+  Handle<BIO, BIO_free_all> memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  size_t before = file.keys.size() + file.certificates.size();
+  for (Block block; nextBlock(memory.get(), block);) {
+    TENON_TRY(takeBlock(path, block, file));
+  }
+  bool isEnd = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  ERR_clear_error();
+  return isEnd && file.keys.size() + file.certificates.size() > before
+             ? Status::ok()
+             : bad(path, isEnd ? "has no public key and no certificate in the form of PEM"
+                               : "is a damaged PEM file");
 }
 
 } // namespace tenon::signing

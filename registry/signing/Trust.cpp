@@ -7,6 +7,7 @@
 #include "registry/signing/Bundle.h"
 #include "registry/signing/OpenSsl.h"
 #include "registry/signing/PemFile.h"
+#include "registry/signing/PublicKeys.h"
 
 #include <fmt/format.h>
 
@@ -109,8 +110,19 @@ struct Trust::State {
 Trust::Trust(std::shared_ptr<const State> state) : state(std::move(state)) {}
 
 Result<Trust> Trust::open(const std::vector<std::string> &paths) {
-  std::shared_ptr<State> state = std::make_shared<State>();
   TENON_ASSIGN(PemFile file, PemFile::open(paths));
+  return of(std::move(file));
+}
+
+Result<Trust> Trust::ofLine(std::string_view line) {
+  TENON_ASSIGN(std::string pem, pemOfLine(line));
+  PemFile file;
+  TENON_TRY(PemFile::add("the rule", pem, file));
+  return of(std::move(file));
+}
+
+Trust Trust::of(PemFile file) {
+  std::shared_ptr<State> state = std::make_shared<State>();
   state->keys = std::move(file.keys);
   for (const Key &key : state->keys) {
     state->fingerprints.push_back(fingerprintOf(key.get()));
@@ -120,6 +132,14 @@ Result<Trust> Trust::open(const std::vector<std::string> &paths) {
     X509_STORE_add_cert(state->authorities.get(), certificate.get());
   }
   return Trust(std::move(state));
+}
+
+std::string Trust::text() const {
+  std::string text;
+  for (const std::string &fingerprint : state->fingerprints) {
+    text += fmt::format("{}key {}", text.empty() ? "" : ", ", fingerprint.substr(0, kShownDigits));
+  }
+  return text;
 }
 
 Result<Verified> Trust::verify(std::string_view text) const {

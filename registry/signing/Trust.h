@@ -11,6 +11,8 @@
 
 namespace tenon::signing {
 
+struct PemFile;
+
 /// A signature that is one, of somebody who is trusted.
 struct Verified {
   std::string signer; ///< for people: "key 1a2b..." or "certificate CN=..."
@@ -23,6 +25,11 @@ public:
   /// PEM files, each with public keys on P-256, P-384 or P-521, certificates of authorities, or
   /// both. TN1017.
   static Result<Trust> open(const std::vector<std::string> &paths);
+  /// The keys of lineOfKeys. TN1017.
+  static Result<Trust> ofLine(std::string_view line);
+
+  /// Its keys for people: "key 1a2b..., key 3c4d...".
+  std::string text() const;
 
   /// TN1015 where the signature is of a key or certificate that is not trusted: another one, one of
   /// no trusted authority, one that is not valid now or not meant for signing. TN1016 where it is
@@ -33,6 +40,7 @@ public:
 private:
   struct State;
   explicit Trust(std::shared_ptr<const State> state);
+  static Trust of(PemFile file);
   std::shared_ptr<const State> state;
 };
 

@@ -92,18 +92,32 @@ struct Api::Operations {
                              OnAnswer onAnswer) {
     auto onText = [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); };
     if (!api.admin) {
-      onAnswer(Status::error(ErrorId::NotServed,
-                             "the models come from a folder, which keeps no history",
-                             "serve registry:NAME@ALIAS"));
+      onAnswer(noRegistry());
     } else if (!api.models.catalog.model(asked.model).isOk()) {
       onAnswer(noModel(asked.model));
     } else if (asked.operation == Operation::RegistryHistory) {
       api.admin->query(asked.model, onText);
+    } else if (asked.operation == Operation::RegistryLineage) {
+      api.admin->lineage(asked.model, onText);
     } else if (asked.operation == Operation::RegistryPromote) {
       api.admin->promote(asked.model, body, asked.by, onText);
     } else {
       api.admin->rollback(asked.model, body, asked.by, onText);
     }
+  }
+  static void askRegistry(Api &api, const Question &asked, std::string_view body,
+                          OnAnswer onAnswer) {
+    if (!api.admin) {
+      onAnswer(noRegistry());
+      return;
+    }
+    api.admin->ask(asked, std::string(body),
+                   [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); });
+  }
+  static Status noRegistry() {
+    return Status::error(ErrorId::NotServed,
+                         "the models come from a folder, which keeps no history",
+                         "serve registry:NAME@ALIAS");
   }
   /// Answers once the version's ports are known.
   static void awaitPorts(Api &api, const Question &asked, std::string_view, OnAnswer onAnswer) {
@@ -154,12 +168,15 @@ struct Api::Operations {
     return toAnswer(call.api.monitoring.drift.describe(call.asked.model, call.version->number));
   }
   static Result<Answer> metrics(const Call &call) {
-    return Answer(describeMetrics(call.api.models) + call.api.monitoring.metrics() +
-                  describeConnections(call.api.connections));
+    return Answer(describeMetrics(call.api.models) + call.api.models.catalog.repositoryMetrics() +
+                  call.api.monitoring.metrics() + describeConnections(call.api.connections));
   }
   static Result<Answer> status(const Call &call) {
-    return Answer(describeStatus(call.api.models, call.api.errors, call.api.admin, call.api.version,
-                                 call.api.started));
+    TENON_ASSIGN(StatusQuery query, parseStatusQuery(call.asked.query));
+    call.api.recent.look(call.api.models.catalog, Clock::now());
+    return Answer(
+        describeStatus(call.api.models, query, call.api.recent,
+                       {call.api.errors, call.api.admin, call.api.version, call.api.started}));
   }
   static Result<Answer> trace(const Call &call) {
     return call.asked.hasSettings || call.asked.operation == Operation::SetTraceSetting
@@ -212,9 +229,28 @@ const Api::Operations::Entry Api::Operations::kAll[] = {
     {Operation::Page, "Page", Role::Open, nullptr, nullptr},
     {Operation::ServerStatus, "ServerStatus", Role::Read, nullptr, status},
     {Operation::RegistryHistory, "RegistryHistory", Role::Read, changeRegistry, nullptr},
+    {Operation::RegistryLineage, "RegistryLineage", Role::Read, changeRegistry, nullptr},
     {Operation::RegistryPromote, "RegistryPromote", Role::Admin, changeRegistry, nullptr},
     {Operation::RegistryRollback, "RegistryRollback", Role::Admin, changeRegistry, nullptr},
+    // Where the registry has tokens, these may be asked with them too: then its roles decide.
+    {Operation::RegistryObjects, "RegistryObjects", Role::Read, askRegistry, nullptr},
+    {Operation::RegistrySearch, "RegistrySearch", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryEvents, "RegistryEvents", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryObject, "RegistryObject", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryVersion, "RegistryVersion", Role::Read, askRegistry, nullptr},
+    {Operation::RegistryFile, "RegistryFile", Role::Read, nullptr, nullptr},
+    {Operation::RegistryPush, "RegistryPush", Role::Admin, nullptr, nullptr},
+    {Operation::RegistryAliasPromote, "RegistryAliasPromote", Role::Admin, askRegistry, nullptr},
+    {Operation::RegistryAliasRollback, "RegistryAliasRollback", Role::Admin, askRegistry, nullptr},
+    {Operation::RegistryRules, "RegistryRules", Role::Read, askRegistry, nullptr},
+    {Operation::SetRegistryRules, "RegistryRules", Role::Admin, askRegistry, nullptr},
 };
+
+Result<RegistryAdmin *> Api::registry(const Question &asked) const {
+  return admin             ? Result<RegistryAdmin *>(admin)
+         : asked.isUnknown ? unknownToken()
+                           : Operations::noRegistry();
+}
 
 const Api::Operations::Entry &Api::Operations::of(Operation operation) {
   return *std::find_if(std::begin(kAll), std::end(kAll),
@@ -224,6 +260,8 @@ const Api::Operations::Entry &Api::Operations::of(Operation operation) {
 std::string_view nameOf(Operation operation) { return Api::Operations::of(operation).name; }
 
 Role roleOf(Operation operation) { return Api::Operations::of(operation).role; }
+
+bool isOfRegistry(Operation operation) { return operation >= Operation::RegistryObjects; }
 
 void Api::perform(const Question &asked, std::string_view body, OnAnswer callback) {
   const Operations::Entry &entry = Operations::of(asked.operation);

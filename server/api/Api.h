@@ -6,6 +6,7 @@
 #include "server/api/ErrorRing.h"
 #include "server/api/ModelServer.h"
 #include "server/api/Operations.h"
+#include "server/api/RecentTraffic.h"
 #include "server/api/RegistryAdmin.h"
 #include "server/monitoring/Monitoring.h"
 #include "server/protocol/Answer.h"
@@ -57,6 +58,9 @@ public:
   /// An error that a request of the model had elsewhere than here, for the page.
   void note(std::string_view model, const Status &status) { errors.add(model, status); }
 
+  /// TN0818 where the models come from a folder; TN0815 where nobody there knows the token.
+  Result<RegistryAdmin *> registry(const Question &asked) const;
+
   bool isReady() const { return models.catalog.isReady(); }
 
 private:
@@ -69,6 +73,7 @@ private:
   const ConnectionCounts &connections;
   std::string version;
   int64_t started = wallClock();
+  RecentTraffic recent;
 };
 
 /// The places of a result's outputs among the model's ports that the request asks for, with how it

@@ -160,6 +160,8 @@ void writeStatistics(AnswerWriter &out, const Version &version) {
   out.end();
 }
 
+} // namespace
+
 std::string_view stateName(VersionState state) {
   switch (state) {
   case VersionState::Ready:
@@ -184,8 +186,6 @@ std::string reasonOf(const Model &model, const Version &version) {
          : isBatchingRefused(version)                ? describeBatching(version)
                                                      : "";
 }
-
-} // namespace
 
 Answer describeServer(std::string_view version) {
   return [version](AnswerWriter &out) {

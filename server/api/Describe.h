@@ -26,6 +26,9 @@ Answer describeStatistics(const ModelCatalog &catalog, const std::string &model,
 /// The repository's index: each version with its state and the reason of a failed load. Only those
 /// that are ready if `onlyReady`.
 Answer describeIndex(const ModelCatalog &catalog, bool onlyReady);
+/// "READY", ...; why it is not, or empty.
+std::string_view stateName(VersionState state);
+std::string reasonOf(const Model &model, const Version &version);
 /// The settings of Triton that cannot be set here.
 Answer describeTraceSetting();
 Answer describeLogging();

@@ -11,5 +11,7 @@ namespace tenon::server {
 
 std::string_view nameOf(Operation operation);
 Role roleOf(Operation operation);
+/// Whether it is asked of the registry, whose tokens may allow it.
+bool isOfRegistry(Operation operation);
 
 } // namespace tenon::server

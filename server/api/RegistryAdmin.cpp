@@ -77,9 +77,13 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
   TENON_ASSIGN(std::vector<registry::Version> present, registry.versions(served.name));
   TENON_ASSIGN(std::vector<registry::Event> history,
                registry.history(served.name, served.alias, kMaxRows));
-  Json rules = Json::array(), versions = Json::array(), events = Json::array();
+  Json rules = Json::array(), signers = Json::array(), versions = Json::array(),
+       events = Json::array();
   for (const registry::Rule &rule : terms.rules) {
     rules.push_back(rule.text);
+  }
+  for (const signing::Trust &signer : terms.signers) {
+    signers.push_back(signer.text());
   }
   std::map<int64_t, Json> gates = gatesOf(history, rules);
   for (const registry::Version &version : present) {
@@ -107,6 +111,7 @@ Result<std::string> describe(registry::Registry &registry, const registry::Refer
                    {"alias", served.alias},
                    {"version", at},
                    {"rules", rules},
+                   {"signers", signers},
                    {"versions", versions},
                    {"events", events}});
 }
@@ -122,33 +127,99 @@ Result<std::string> describeMove(Result<registry::Move> moved) {
 } // namespace
 
 std::unique_ptr<RegistryAdmin> RegistryAdmin::of(const std::optional<Selection> &selection,
-                                                 std::string folder,
+                                                 RegistryAddress address,
                                                  std::vector<std::string> trusted,
+                                                 PushFile pushFile,
                                                  boost::asio::any_io_executor executor) {
-  return selection ? std::unique_ptr<RegistryAdmin>(new RegistryAdmin(
-                         *selection, std::move(folder), std::move(trusted), std::move(executor)))
+  return selection ? std::unique_ptr<RegistryAdmin>(
+                         new RegistryAdmin(*selection, std::move(address), std::move(trusted),
+                                           std::move(pushFile), std::move(executor)))
                    : nullptr;
 }
 
 RegistryAdmin::~RegistryAdmin() {
-  thread.stop();
-  thread.join();
+  threads.stop();
+  threads.join();
+}
+
+template <typename Value>
+void RegistryAdmin::submit(std::function<Result<Value>()> work,
+                           std::function<void(Result<Value>)> onAnswer) {
+  boost::asio::post(
+      threads, [this, work = std::move(work), onAnswer = std::move(onAnswer)]() mutable {
+        std::shared_ptr<Result<Value>> answer = std::make_shared<Result<Value>>(work());
+        std::function<void()> reply = [onAnswer = std::move(onAnswer), answer] {
+          onAnswer(std::move(*answer));
+        };
+        boost::asio::post(executor, std::move(reply));
+      });
 }
 
 void RegistryAdmin::submit(std::string by,
                            std::function<Result<std::string>(registry::Registry &)> work,
                            OnAnswer onAnswer) {
-  boost::asio::post(thread, [this, by = std::move(by), work = std::move(work),
-                             onAnswer = std::move(onAnswer)]() mutable {
-    Result<registry::Registry> opened =
-        registry::Registry::open(folder, {.by = by, .caller = by, .clock = {}});
-    Result<std::string> answer =
-        opened.isOk() ? work(*opened) : Result<std::string>(opened.takeStatus());
-    boost::asio::post(executor,
-                      [onAnswer = std::move(onAnswer), answer = std::move(answer)]() mutable {
-                        onAnswer(std::move(answer));
-                      });
-  });
+  submit<std::string>(
+      [this, by = std::move(by), work = std::move(work)]() -> Result<std::string> {
+        TENON_ASSIGN(registry::Registry registry,
+                     registry::Registry::open(
+                         address.where,
+                         {.by = by, .caller = by, .clock = {}, .cacheSize = address.cacheSize}));
+        return work(registry);
+      },
+      std::move(onAnswer));
+}
+
+Result<registry::Registry> RegistryAdmin::openFor(const Question &asked) const {
+  TENON_ASSIGN(registry::Registry registry,
+               registry::Registry::open(address.where, {.by = asked.by.empty() ? "serve" : asked.by,
+                                                        .caller = asked.isTrusted ? asked.by : "",
+                                                        .clock = {},
+                                                        .token = asked.token,
+                                                        .takesEnvironment = asked.isTrusted,
+                                                        .cacheSize = address.cacheSize}));
+  // Where the registry asks nobody who they are, the server's own tokens do.
+  return asked.isUnknown && !registry.knowsWhoAsks()
+             ? unknownToken()
+             : Result<registry::Registry>(std::move(registry));
+}
+
+void RegistryAdmin::ask(const Question &asked, std::string body, OnAnswer onAnswer) {
+  submit<std::string>(
+      [this, asked, body = std::move(body)]() -> Result<std::string> {
+        TENON_ASSIGN(registry::Registry registry, openFor(asked));
+        return answerRegistry(registry, asked, body);
+      },
+      std::move(onAnswer));
+}
+
+void RegistryAdmin::file(const Question &asked, std::function<void(Result<RegistryFile>)> onFile) {
+  submit<RegistryFile>(
+      [this, asked]() -> Result<RegistryFile> {
+        TENON_ASSIGN(registry::Registry registry, openFor(asked));
+        return openRegistryFile(registry, asked);
+      },
+      std::move(onFile));
+}
+
+void RegistryAdmin::admit(const Question &asked, std::function<void(Result<PushCall>)> onCall) {
+  submit<PushCall>(
+      [this, asked]() -> Result<PushCall> {
+        TENON_ASSIGN(registry::Registry registry, openFor(asked));
+        TENON_TRY(registry.allow(registry::Role::Push, asked.object));
+        TENON_ASSIGN(PushCall call, parsePush(asked));
+        call.registry = address.where;
+        return call;
+      },
+      std::move(onCall));
+}
+
+void RegistryAdmin::push(PushCall call, std::string path, OnAnswer onAnswer) {
+  submit<std::string>(
+      [this, call = std::move(call), path = std::move(path)]() -> Result<std::string> {
+        TENON_TRY(checkPushed(call, path));
+        return pushFile(call, path);
+      },
+      std::move(onAnswer));
 }
 
 Status RegistryAdmin::checkServed(registry::Registry &registry,
@@ -158,7 +229,7 @@ Status RegistryAdmin::checkServed(registry::Registry &registry,
     TENON_ASSIGN(trust, signing::Trust::open(trusted));
   }
   TENON_ASSIGN(registry::Version found, registry.find(version));
-  return server::checkServed(registry, found, trust ? &*trust : nullptr);
+  return server::checkServed(registry, found, trust ? &*trust : nullptr, true);
 }
 
 void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {
@@ -166,6 +237,17 @@ void RegistryAdmin::query(const std::string &model, OnAnswer onAnswer) {
       "serve",
       [followed = served.of(model).front()](registry::Registry &registry) {
         return describe(registry, followed);
+      },
+      std::move(onAnswer));
+}
+
+void RegistryAdmin::lineage(const std::string &model, OnAnswer onAnswer) {
+  submit(
+      "serve",
+      [followed = served.of(model).front()](registry::Registry &registry) -> Result<std::string> {
+        TENON_ASSIGN(registry::Version version, registry.find(followed));
+        TENON_ASSIGN(registry::Lineage lineage, registry.lineage(version, kMaxRows));
+        return dumpJson(registry::describe(lineage));
       },
       std::move(onAnswer));
 }

@@ -10,38 +10,77 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <iterator>
+#include <map>
 #include <utility>
 
 namespace tenon::server {
 namespace {
 
-/// What was counted in each bin and above all; empty where nothing was.
-void appendBins(std::string &text, std::string_view name, const Histogram &histogram) {
-  fmt::format_to(std::back_inserter(text), ",\"{}\":[", name);
-  uint64_t below = 0;
-  for (size_t bin = 0; bin < Histogram::kBounds.size() && histogram.sum().count > 0; ++bin) {
-    uint64_t upTo = histogram.upTo(bin);
-    fmt::format_to(std::back_inserter(text), "{},", upTo - below);
-    below = upTo;
+/// Counters of a version, or the sums of several.
+struct Counted {
+  uint64_t waiting = 0, bytes = 0, ok = 0, rejected = 0, timedOut = 0, failed = 0;
+  /// Of request, queue, copy in, compute and copy out.
+  std::array<std::array<uint64_t, Histogram::kBounds.size() + 1>, 5> bins = {};
+
+  void add(const Version &version) {
+    const VersionStatistics &counted = *version.statistics;
+    waiting += version.scheduler->waiting();
+    bytes += version.isLoaded() ? version.bytes() : 0;
+    ok += counted.success.count;
+    rejected += counted.rejected;
+    timedOut += counted.timedOut;
+    failed += counted.failed();
+    const Histogram *histograms[] = {&counted.request, &counted.queue, &counted.copyIn,
+                                     &counted.compute, &counted.copyOut};
+    for (size_t i = 0; i < bins.size(); ++i) {
+      uint64_t below = 0;
+      for (size_t bin = 0; bin < Histogram::kBounds.size(); ++bin) {
+        uint64_t upTo = histograms[i]->upTo(bin);
+        bins[i][bin] += upTo - std::exchange(below, upTo);
+      }
+      bins[i].back() += histograms[i]->sum().count - below;
+    }
   }
-  text += histogram.sum().count > 0 ? fmt::format("{}]", histogram.sum().count - below) : "]";
-}
+
+  /// Members of an object; a histogram is empty where nothing was counted.
+  void append(std::string &text) const {
+    fmt::format_to(std::back_inserter(text),
+                   R"("waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})",
+                   waiting, bytes, ok, rejected, timedOut, failed);
+    constexpr std::string_view kNames[] = {"request", "queue", "copy_in", "compute", "copy_out"};
+    for (size_t i = 0; i < bins.size(); ++i) {
+      bool isEmpty = std::ranges::all_of(bins[i], [](uint64_t count) { return count == 0; });
+      fmt::format_to(std::back_inserter(text), ",\"{}\":[{}]", kNames[i],
+                     isEmpty ? "" : fmt::format("{}", fmt::join(bins[i], ",")));
+    }
+  }
+};
 
 void appendVersion(std::string &text, const Version &version) {
-  const VersionStatistics &counted = *version.statistics;
-  fmt::format_to(
-      std::back_inserter(text),
-      R"("{}":{{"cold":{},"waiting":{},"bytes":{},"ok":{},"rejected":{},"timed_out":{},"failed":{})",
-      version.number, version.state() == VersionState::Cold, version.scheduler->waiting(),
-      version.isLoaded() ? version.bytes() : 0, counted.success.count, counted.rejected,
-      counted.timedOut, counted.failed());
-  appendBins(text, "request", counted.request);
-  appendBins(text, "queue", counted.queue);
-  appendBins(text, "copy_in", counted.copyIn);
-  appendBins(text, "compute", counted.compute);
-  appendBins(text, "copy_out", counted.copyOut);
+  Counted counted;
+  counted.add(version);
+  fmt::format_to(std::back_inserter(text), R"("{}":{{"cold":{},"serving":{},)", version.number,
+                 version.state() == VersionState::Cold, version.isServing());
+  counted.append(text);
   text += '}';
+}
+
+void appendRow(std::string &text, const StatusRow &row) {
+  text += "{\"name\":";
+  appendJsonString(text, row.model->name);
+  fmt::format_to(std::back_inserter(text), R"(,"version":"{}","state":"{}","reason":)",
+                 row.version->number, stateName(row.version->state()));
+  appendJsonString(text, reasonOf(*row.model, *row.version));
+  text += ",\"labels\":[";
+  std::string_view comma;
+  for (const std::string &label : row.version->labels) {
+    text += std::exchange(comma, ",");
+    appendJsonString(text, label);
+  }
+  text += "]}";
 }
 
 void appendModel(std::string &text, const ModelServer &models, const Model &model) {
@@ -89,32 +128,59 @@ void appendError(std::string &text, const NotedError &error) {
 
 } // namespace
 
-std::string describeStatus(const ModelServer &models, const ErrorRing &errors,
-                           const RegistryAdmin *admin, std::string_view version, int64_t started) {
+std::string describeStatus(const ModelServer &models, const StatusQuery &query,
+                           const RecentTraffic &recent, const ServerFacts &facts) {
   std::string text = "{\"version\":";
-  appendJsonString(text, version);
+  appendJsonString(text, facts.version);
   fmt::format_to(std::back_inserter(text),
                  R"(,"started":{},"time":{},"ready":{},"draining":{},"bounds_us":[{}],"registry":)",
-                 started, wallClock(), models.catalog.isReady(), models.catalog.isDraining(),
+                 facts.started, wallClock(), models.catalog.isReady(), models.catalog.isDraining(),
                  fmt::join(Histogram::kBounds, ","));
   // Names in a registry have no characters that JSON escapes.
   std::optional<registry::Reference> followed;
-  if (admin) {
-    followed = admin->selection().only();
+  if (facts.admin) {
+    followed = facts.admin->selection().only();
+    bool isChosen = !followed && models.catalog.all().contains(query.chosen);
+    std::vector<registry::Reference> references =
+        isChosen ? facts.admin->selection().of(query.chosen) : std::vector<registry::Reference>();
+    if (!references.empty()) {
+      followed = references.front();
+    }
   }
   text += followed ? fmt::format("{{\"model\":\"{}\",\"alias\":\"{}\"}}", followed->name,
                                  followed->alias)
                    : "null";
   appendMachine(text, models);
-  text += ",\"index\":" + textOf(describeIndex(models.catalog, false)) + ",\"models\":{";
+  StatusRows rows = chooseRows(models.catalog, query, recent);
+  std::map<std::string_view, const Model *> told;
+  fmt::format_to(std::back_inserter(text), R"(,"all":{},"found":{},"index":[)", rows.all,
+                 rows.found);
   std::string_view comma;
-  for (const auto &[name, model] : models.catalog.all()) {
+  for (const StatusRow &row : rows.rows) {
     text += std::exchange(comma, ",");
-    appendModel(text, models, model);
+    appendRow(text, row);
+    told[row.model->name] = row.model;
+  }
+  Counted totals;
+  for (const auto &[name, model] : models.catalog.all()) {
+    for (const auto &[number, version] : model.versions) {
+      totals.add(*version);
+    }
+    if (name == query.chosen) {
+      told[name] = &model;
+    }
+  }
+  text += "],\"totals\":{";
+  totals.append(text);
+  text += "},\"models\":{";
+  comma = {};
+  for (const auto &[name, model] : told) {
+    text += std::exchange(comma, ",");
+    appendModel(text, models, *model);
   }
   text += "},\"errors\":[";
   comma = {};
-  for (const NotedError &error : errors.all()) {
+  for (const NotedError &error : facts.errors.all()) {
     text += std::exchange(comma, ",");
     appendError(text, error);
   }

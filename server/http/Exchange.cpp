@@ -136,11 +136,21 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
                 HttpRequest &request) {
   TENON_TRY(checkSite(head, onlyLocalNames));
   Result<RouteMatch> match = matchRoute(head.method, head.target);
-  TENON_TRY(checkRights(tokens, head.authorization, match));
+  Status rights = checkRights(tokens, head.authorization, match);
+  std::string_view bearer = bearerToken(head.authorization);
+  bool isOfRegistry = match.isOk() && server::isOfRegistry(match->operation);
+  // A token that the server does not know may be one of the registry's, which is asked with it.
+  bool isUnknown = isOfRegistry && rights.id() == ErrorId::NotAuthenticated && !bearer.empty();
+  if (!isUnknown) {
+    TENON_TRY(rights);
+  }
   if (!match.isOk()) {
     return match.takeStatus();
   }
   request.match = std::move(*match);
+  request.match.isUnknown = isUnknown;
+  request.match.isTrusted = tokens && !isUnknown;
+  request.match.token = isOfRegistry && !request.match.isTrusted ? bearer : "";
   if (roleOf(request.match.operation) == Role::Admin) {
     std::string hash = tokens ? registry::sha256Of(bearerToken(head.authorization)) : "";
     request.match.by = tokens ? "serve, token " + hash.substr(0, 8)
@@ -216,6 +226,9 @@ Status HttpExchange::readBody(Encoding encoding) {
                  decompress(encoding, request.body.text, server.options.maxBody, &server.memory));
   }
   body = std::make_shared<ChargedString>(std::move(request.body));
+  if (request.match.operation == Operation::RegistryPush) {
+    return Status::ok(); // by HTTP/2: --max-body bounds it
+  }
   if (request.match.operation != Operation::ModelInfer) {
     return body->text.size() <= kMaxSettings
                ? Status::ok()
@@ -352,6 +365,10 @@ void HttpExchange::performOther() {
   if (operation == Operation::Page) {
     reply = pageReply(request.match.route->path);
     compress();
+    return;
+  }
+  if (operation == Operation::RegistryFile || operation == Operation::RegistryPush) {
+    operation == Operation::RegistryFile ? sendFile() : pushBody();
     return;
   }
   Status status = readSettings(body->text, request.match);

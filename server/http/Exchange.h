@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/api/Api.h"
+#include "server/http/PushedFile.h"
 #include "server/http2/Session.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Site.h"
@@ -63,6 +64,7 @@ HttpReply errorReply(const Status &status, bool closes = false);
 class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
 public:
   explicit HttpExchange(ServerContext &server);
+  ~HttpExchange();
 
   HttpRequest request;
 
@@ -71,11 +73,21 @@ public:
   /// The client has gone.
   void cancel();
 
+  /// A push whose body goes to the disk as it comes: begin, append piece by piece, each after the
+  /// one before, end. Where `then` has an error, the push is over, and nothing is left of it.
+  void beginPush(std::function<void(Status)> then);
+  void appendPush(std::string_view bytes, std::function<void(Status)> then);
+  void endPush(std::function<void(HttpReply)> onReply);
+
 private:
   /// Does `work` now where it is little, else on the pool; then calls `then`.
   void run(bool isLittle, std::function<void()> work, std::function<void()> then);
   Status readBody(Encoding encoding);
   void performOther();
+  void answerText(Result<std::string> text);
+  void sendFile();
+  /// Of a body that is in memory.
+  void pushBody();
   void infer();
   void write(Result<InferResult> result, const std::shared_ptr<Request> &asked);
   void compress();
@@ -87,6 +99,7 @@ private:
   std::shared_ptr<ChargedString> body;    ///< decompressed
   std::optional<InferRequest> parsed;
   std::shared_ptr<Request> pending;
+  std::shared_ptr<PushedFile> pushed;
   HttpReply reply;
   std::vector<Piece> uncompressed; ///< the pool lets go of nothing that the loop has given it
   Status problem;                  ///< of the work that was done last

@@ -147,7 +147,7 @@ private:
     }
     Parser parser;
     parser.header_limit(kMaxHeader);
-    parser.body_limit(server.options.maxBody);
+    parser.body_limit(boost::none); // what is announced, checkHeader looks at
     deadline = Clock::now() + slowest();
     Error error;
     while (!error && !parser.is_header_done()) {
@@ -163,7 +163,11 @@ private:
     std::shared_ptr<HttpExchange> exchange = std::make_shared<HttpExchange>(server);
     HttpRequest &request = exchange->request;
     Status status = checkHeader(parser, request);
+    if (status.isOk() && request.match.operation == Operation::RegistryPush) {
+      co_return co_await push(parser, exchange);
+    }
     if (status.isOk()) {
+      parser.body_limit(server.options.maxBody);
       // What is announced takes no memory yet, but is refused at once where it cannot come.
       status = request.body.charge.resize(parser.content_length().value_or(0));
     }
@@ -217,9 +221,78 @@ private:
     request.replyEncoding = chooseEncoding(viewOf(header[http::field::accept_encoding]));
     TENON_TRY(readHead(head, server.rights(), server.onlyLocalNames(), request));
     TENON_TRY(server.admitRoute(*socket, *request.match.route));
-    return parser.content_length().value_or(0) > server.options.maxBody
-               ? bodyTooLarge(server.options)
-               : Status::ok();
+    uint64_t announced = parser.content_length().value_or(0);
+    if (request.match.operation == Operation::RegistryPush) {
+      return parser.chunked() || parser.content_length() == boost::none ||
+                     !request.contentEncoding.empty()
+                 ? badRequest("a push says how long its file is, by Content-Length")
+             : announced > server.options.maxPush ? pushTooLarge(server.options)
+                                                  : Status::ok();
+    }
+    return announced > server.options.maxBody ? bodyTooLarge(server.options) : Status::ok();
+  }
+
+  /// Does something that answers later, and waits for it.
+  template <typename Value>
+  asio::awaitable<Value> await(std::function<void(std::function<void(Value)>)> begin) {
+    std::shared_ptr<std::optional<Value>> answer = std::make_shared<std::optional<Value>>();
+    begin([this, answer, keep = holder](Value value) {
+      *answer = std::move(value);
+      replied.cancel();
+    });
+    while (!*answer) {
+      Error ignored;
+      replied.expires_at(Clock::time_point::max());
+      co_await replied.async_wait(redirect_error(use_awaitable, ignored));
+    }
+    co_return std::move(**answer);
+  }
+
+  /// A push, whose body goes to the disk as it comes.
+  asio::awaitable<bool> push(Parser &parser, std::shared_ptr<HttpExchange> exchange) {
+    uint64_t left = *parser.content_length();
+    deadline = Clock::time_point::max();
+    Status status = co_await await<Status>(
+        [&](std::function<void(Status)> then) { exchange->beginPush(std::move(then)); });
+    Error error;
+    if (status.isOk()) {
+      co_await sendContinue(parser, error);
+    }
+    Progress received;
+    while (status.isOk() && !error && left > 0) {
+      size_t piece = std::min<uint64_t>(buffer.size(), left);
+      if (piece == 0) {
+        deadline = received.deadline(server.options.slowest);
+        co_await readMore(error);
+        continue;
+      }
+      deadline = Clock::time_point::max(); // it is the disk's turn
+      status = co_await await<Status>([&](std::function<void(Status)> then) {
+        exchange->appendPush(this->received().substr(0, piece), std::move(then));
+      });
+      buffer.consume(piece);
+      received.add(piece);
+      left -= piece;
+    }
+    if (status.isOk() && error) {
+      status = parseFailure(error);
+    }
+    if (!status.isOk()) {
+      HttpReply reply = errorReply(status, left > 0);
+      co_return co_await write(parser, std::move(reply));
+    }
+    HttpReply reply = co_await await<HttpReply>(
+        [&](std::function<void(HttpReply)> then) { exchange->endPush(std::move(then)); });
+    co_return co_await write(parser, std::move(reply));
+  }
+
+  asio::awaitable<void> sendContinue(Parser &parser, Error &error) {
+    if (parser.get().version() >= 11 && !parser.is_done() &&
+        boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      std::vector<asio::const_buffer> parts = {asio::buffer(kVersion),
+                                               asio::buffer("100 Continue\r\n\r\n", 16)};
+      co_await socket->write(parts, error);
+    }
   }
 
   /// The host of a target in absolute form counts, not that of the field. Source: RFC 9112, section
@@ -253,12 +326,7 @@ private:
 
   asio::awaitable<Status> readBody(Parser &parser, MemoryCharge &charge) {
     Error error;
-    if (parser.get().version() >= 11 && !parser.is_done() &&
-        boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-      std::vector<asio::const_buffer> parts = {asio::buffer(kVersion),
-                                               asio::buffer("100 Continue\r\n\r\n", 16)};
-      co_await socket->write(parts, error);
-    }
+    co_await sendContinue(parser, error);
     Progress received;
     while (!error && !parser.is_done()) {
       size_t parsed = buffer.size() > 0 ? parser.put(buffer.data(), error) : 0;

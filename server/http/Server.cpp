@@ -188,7 +188,7 @@ Status serve(const ServerOptions &options) {
       // Of the aliases that the model follows the one that is at the version.
       Result<int64_t> last = noModel(model);
       for (const registry::Reference &each : options.selection->of(model)) {
-        last = RegistryRepository::rollback(options.registry, each, version, reason);
+        last = RegistryRepository::rollback(options.registry.where, each, version, reason);
         if (last.isOk() || last.status().id() != ErrorId::AliasMoved) {
           break;
         }

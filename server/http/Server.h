@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "server/api/RegistryRequests.h"
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/protocol/Log.h"
 #include "server/repository/Selection.h"
@@ -21,7 +22,7 @@ namespace tenon::server {
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them or a Triton folder; unless `selection`
   std::optional<Selection> selection; ///< of the registry
-  std::string registry;               ///< where it is
+  RegistryAddress registry;
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
   /// where it is empty.
   std::vector<std::string> trusted;
@@ -34,6 +35,8 @@ struct ServerOptions {
   /// PEM files of TLS, both or none.
   std::string certificates, key;
   uint64_t maxBody = uint64_t(64) << 20;
+  uint64_t maxPush = uint64_t(16) << 30; ///< of a file that is pushed, which goes to the disk
+  PushFile pushFile;                     ///< puts such a file into the registry
   /// What all requests hold together: bodies, tensors and replies; more is refused. 0: a third of
   /// the memory that the process may use, at most 1 GiB.
   uint64_t maxMemory = 0;

@@ -20,6 +20,12 @@ Status bodyTooLarge(const ServerOptions &options) {
       "the server's --max-body sets the bound");
 }
 
+Status pushTooLarge(const ServerOptions &options) {
+  return Status::error(ErrorId::RequestTooLarge,
+                       fmt::format("the file has more than {} bytes", options.maxPush),
+                       "the server's --max-push sets the bound");
+}
+
 void ServerContext::noteFull() {
   constexpr std::chrono::seconds kPeriod{10};
   ++connectionCounts.beyondLimit;

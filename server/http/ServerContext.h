@@ -16,6 +16,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -48,7 +49,7 @@ struct ServerContext {
                   work.run(std::move(task), std::move(then));
                 }}),
         admin(RegistryAdmin::of(options.selection, options.registry, options.trusted,
-                                context.get_executor())),
+                                options.pushFile, context.get_executor())),
         api(models, errors, admin.get(), monitoring, connectionCounts, options.version),
         tokens(std::move(tokens)), drained(context) {}
 
@@ -75,6 +76,7 @@ struct ServerContext {
   std::shared_ptr<boost::asio::ssl::context> tls; ///< null: none
   std::set<Connection *> connections;
   bool isDraining = false;
+  std::atomic<unsigned> pushes = 0; ///< that are under way
   ConnectionCounts connectionCounts;
   Clock::time_point fullNoted;       ///< in the log
   boost::asio::steady_timer drained; ///< cancelled when the last connection ends
@@ -88,6 +90,8 @@ constexpr std::chrono::milliseconds kProbeTime{1000};
 
 /// TN0808 for a body over --max-body.
 Status bodyTooLarge(const ServerOptions &options);
+/// The same for a pushed file over --max-push.
+Status pushTooLarge(const ServerOptions &options);
 
 /// Registers itself with the server.
 class Connection {

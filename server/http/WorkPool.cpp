@@ -36,7 +36,9 @@ void WorkPool::run(std::function<void()> work, std::function<void()> then) {
 }
 
 void WorkPool::drop(std::shared_ptr<void> large) {
-  boost::asio::post(*pool, [large = std::move(large)] {});
+  if (pool) {
+    boost::asio::post(*pool, [large = std::move(large)] {});
+  }
 }
 
 void WorkPool::stop() {

@@ -44,6 +44,8 @@ constexpr Row kRows[] = {
     {ErrorId::RunOutOfMemory, {503, ResourceExhausted}},
     {ErrorId::CrossSiteRequest, {403, PermissionDenied}},
     {ErrorId::NoSuchObject, {404, NotFound}},
+    {ErrorId::RegistryTokenWrong, {403, PermissionDenied}},
+    {ErrorId::RegistryBusy, {503, Unavailable}},
     {ErrorId::AliasMoved, {409, Aborted}},
     {ErrorId::GateRefused, {409, FailedPrecondition}},
     {ErrorId::GateUndecided, {409, FailedPrecondition}},

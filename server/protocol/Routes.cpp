@@ -64,8 +64,24 @@ constexpr Route kRoutes[] = {
     {Get, "icon.svg", Operation::Page},
     {Get, "v2/tenon/status", Operation::ServerStatus},
     {Get, "v2/tenon/models/{model}/history", Operation::RegistryHistory},
+    {Get, "v2/tenon/models/{model}/lineage", Operation::RegistryLineage},
     {Post, "v2/tenon/models/{model}/promote", Operation::RegistryPromote},
     {Post, "v2/tenon/models/{model}/rollback", Operation::RegistryRollback},
+    {Get, "v2/registry/objects", Operation::RegistryObjects},
+    {Get, "v2/registry/search", Operation::RegistrySearch},
+    {Get, "v2/registry/history", Operation::RegistryEvents},
+    {Get, "v2/registry/objects/{object}", Operation::RegistryObject},
+    {Get, "v2/registry/objects/{object}/history", Operation::RegistryEvents},
+    {Post, "v2/registry/objects/{object}/versions", Operation::RegistryPush},
+    {Get, "v2/registry/objects/{object}/versions/{version}", Operation::RegistryVersion},
+    {Get, "v2/registry/objects/{object}/versions/{version}/file", Operation::RegistryFile},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}", Operation::RegistryVersion},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}/file", Operation::RegistryFile},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}", Operation::RegistryAliasPromote},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}/rollback",
+     Operation::RegistryAliasRollback},
+    {Get, "v2/registry/objects/{object}/aliases/{alias}/rules", Operation::RegistryRules},
+    {Post, "v2/registry/objects/{object}/aliases/{alias}/rules", Operation::SetRegistryRules},
     // TraceSetting and LogSettings read and set by one call; since nothing can be set, they take
     // the role of reading.
     {Post, "inference.GRPCInferenceService/ServerLive", Operation::ServerLive, Grpc},
@@ -178,11 +194,17 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   for (size_t i = 0; i < segments.size(); ++i) {
     size_t slash = path.find('/');
     std::string_view part = path.substr(0, slash);
-    if (part == "{model}" && !segments[i].empty()) {
-      match.model = fmt::format("{}", fmt::join(segments.subspan(i, more + 1), "/"));
+    std::string *name = part == "{model}"    ? &match.model
+                        : part == "{object}" ? &match.object
+                                             : nullptr;
+    std::string *other = part == "{version}" ? &match.version
+                         : part == "{alias}" ? &match.alias
+                                             : nullptr;
+    if (name && !segments[i].empty()) {
+      *name = fmt::format("{}", fmt::join(segments.subspan(i, more + 1), "/"));
       i += more;
-    } else if (part == "{version}" && !segments[i].empty()) {
-      match.version = segments[i];
+    } else if (other && !segments[i].empty()) {
+      *other = segments[i];
     } else if (part == "{region}" ? segments[i].empty() : part != segments[i]) {
       return false;
     }
@@ -195,6 +217,8 @@ bool matches(const Route &route, std::span<const std::string> segments, RouteMat
   return false;
 }
 
+size_t lengthOf(const RouteMatch &match) { return match.model.size() + match.object.size(); }
+
 } // namespace
 
 std::span<const Route> allRoutes() { return kRoutes; }
@@ -205,18 +229,20 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
   bool isFound = false; // with the method that is asked for
   for (const Route &route : kRoutes) {
     if (route.transport != Http || !matches(route, segments, match) ||
-        (best.route && match.model.size() > best.model.size())) {
+        (best.route && lengthOf(match) > lengthOf(best))) {
       continue;
     }
     // HEAD is answered as GET, and its reply written without the body.
     bool isMethod = nameOf(route.method) == (method == "HEAD" ? "GET" : method);
-    bool isShorter = !best.route || match.model.size() < best.model.size();
+    bool isShorter = !best.route || lengthOf(match) < lengthOf(best);
     if (isShorter || (isMethod && !isFound)) {
       best = match;
       isFound = isMethod;
     }
   }
   if (isFound) {
+    size_t query = std::min(target.find('?'), target.size());
+    best.query = target.substr(query, target.find('#') - query).substr(query < target.size());
     return best;
   }
   if (best.route) {

@@ -50,14 +50,26 @@ enum class Operation : uint8_t {
   Page,
   ServerStatus,
   RegistryHistory,
+  RegistryLineage,
   RegistryPromote,
   RegistryRollback,
+  RegistryObjects,
+  RegistrySearch,
+  RegistryEvents,
+  RegistryObject,
+  RegistryVersion,
+  RegistryFile,
+  RegistryPush,
+  RegistryAliasPromote,
+  RegistryAliasRollback,
+  RegistryRules,
+  SetRegistryRules,
 };
 
 struct Route {
   Method method;
-  /// Segments between slashes; {version} and {region} match one segment each, {model} one or more:
-  /// a name in namespaces, team/model. In gRPC, service and method.
+  /// Segments between slashes; {version}, {region} and {alias} match one segment each, {model} and
+  /// {object} one or more: a name in namespaces, team/model. In gRPC, service and method.
   std::string_view path;
   Operation operation;
   Transport transport = Transport::Http;
@@ -70,10 +82,15 @@ std::span<const Route> allRoutes();
 struct Question {
   Operation operation = Operation::ServerLive;
   std::string model;
-  std::string version;      ///< empty where none is named
-  bool onlyReady = false;   ///< RepositoryIndex: of versions that are
-  bool hasSettings = false; ///< settings are given, of which none can be
-  std::string by;           ///< who asks, for the history of a registry
+  std::string version;       ///< empty where none is named
+  bool onlyReady = false;    ///< RepositoryIndex: of versions that are
+  bool hasSettings = false;  ///< settings are given, of which none can be
+  std::string by;            ///< who asks, for the history of a registry
+  std::string object, alias; ///< of the registry
+  std::string query;         ///< of the target, as it came
+  std::string token;         ///< that the registry is asked with
+  bool isUnknown = false;    ///< the server does not know the token: the registry must
+  bool isTrusted = false;    ///< the server's own tokens allow it
 };
 
 /// A route with what stands at its placeholders, percent-decoded.
@@ -81,7 +98,7 @@ struct RouteMatch : Question {
   const Route *route = nullptr;
 };
 
-/// Finds the route of a request's target; a query is ignored. Of several the one with the shortest
+/// Finds the route of a request's target, whatever its query. Of several the one with the shortest
 /// name of a model: v2/models/a/ready asks whether 'a' is ready. A model whose own name ends so is
 /// named by a segment with encoded slashes, v2/models/a%2Fready. TN0809 when no path matches, or
 /// when one does with another method; TN0806 for a target that is not valid: control

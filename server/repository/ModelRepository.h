@@ -2,22 +2,35 @@
 
 #pragma once
 
+#include "server/ipc/Descriptor.h"
 #include "server/protocol/ModelConfig.h"
 #include "support/Result.h"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace tenon::server {
 
+/// A file of a version that the repository brings when it is needed.
+struct RemoteFile {
+  std::string sha256;
+  uint64_t bytes = 0;
+  bool isOptional = false; ///< the version is served without it
+};
+
 struct FoundVersion {
   std::string version;     ///< a number
   std::string path;        ///< of the engine
   std::string sha256 = {}; ///< that the engine's bytes must have; empty: any
   Status problem = {};     ///< why this version cannot be loaded, if so
+  /// What `provide` brings before each load, the engine first; empty where `path` is a file that
+  /// stays.
+  std::vector<RemoteFile> remote = {};
+  std::vector<std::string> labels = {}; ///< by which people find it: "@production", "team=vision"
 };
 
 struct FoundModel {
@@ -49,6 +62,14 @@ public:
   /// From now on `onChange` is called, by another thread, for a model that is another one than
   /// before. A folder never calls it: who changes it asks for the load.
   virtual void watch(std::function<void(const std::string &name)> onChange) {}
+
+  /// The first of some files, open under a shared lock that keeps it on this machine.
+  using OnFile = std::function<void(Result<std::shared_ptr<Descriptor>>)>;
+  /// Brings files to this machine where they are not, and checks their hashes. `onEnd` is called
+  /// once, by another thread. Only where versions have such files.
+  virtual void provide(const std::vector<RemoteFile> &files, OnFile onEnd) {}
+  /// What is counted of that, as Prometheus reads it; empty where there are no such files.
+  virtual std::string metrics() const { return ""; }
 };
 
 } // namespace tenon::server

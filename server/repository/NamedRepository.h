@@ -20,6 +20,10 @@ public:
   Result<std::vector<FoundModel>> scan() const override;
   Result<FoundModel> find(const std::string &wanted) const override;
   void watch(std::function<void(const std::string &name)> onChange) override;
+  void provide(const std::vector<RemoteFile> &files, OnFile onEnd) override {
+    repository->provide(files, std::move(onEnd));
+  }
+  std::string metrics() const override { return repository->metrics(); }
 
 private:
   NamedRepository(std::unique_ptr<ModelRepository> repository, std::string name)

@@ -14,17 +14,20 @@ namespace {
 /// Between two looks: an alias that moved is followed well within two seconds.
 constexpr std::chrono::milliseconds kPeriod{500};
 
-/// Whether the versions of a model are those, and their files are there: one that came from another
-/// machine may have been removed from this one's cache since.
+/// Whether the versions of a model are those, and their files are there, but for those that come
+/// when they are needed.
 bool areServed(const FoundModel &model, const std::vector<int64_t> &numbers) {
   return model.versions.size() == numbers.size() && model.preferred == numbers.front() &&
          std::ranges::all_of(model.versions, [&](const FoundVersion &each) {
            std::error_code ignored;
            int64_t number = versionNumber(each.version).value_or(0);
            return std::ranges::find(numbers, number) != numbers.end() &&
-                  std::filesystem::exists(each.path, ignored);
+                  (!each.remote.empty() || std::filesystem::exists(each.path, ignored));
          });
 }
+
+/// Of a version in several files.
+constexpr const char *kConfig = "config.pbtxt";
 
 std::string hashOfEngine(const registry::Version &version) {
   for (const registry::Part &part : version.parts) {
@@ -35,25 +38,45 @@ std::string hashOfEngine(const registry::Version &version) {
   return version.blob.hash;
 }
 
+/// What comes before the version is loaded, the engine first.
+std::vector<RemoteFile> filesOf(const registry::Version &version,
+                                const std::optional<registry::Version> &data) {
+  std::vector<RemoteFile> found;
+  if (version.parts.empty()) {
+    found.push_back({version.blob.hash, version.blob.bytes});
+  }
+  for (const registry::Part &part : version.parts) {
+    found.insert(part.path == version.mainPath() ? found.begin() : found.end(),
+                 {part.blob.hash, part.blob.bytes});
+  }
+  if (data) {
+    found.push_back({data->blob.hash, data->blob.bytes, true});
+  }
+  return found;
+}
+
 } // namespace
 
 Status checkServed(registry::Registry &registry, const registry::Version &version,
-                   const signing::Trust *trust) {
+                   const signing::Trust *trust, bool fetches) {
   if (version.kind != "engine") {
     return Status::error(
         ErrorId::BadModelFolder,
         fmt::format("{} is of kind {}, not an engine", version.text(), version.kind),
         "compile it, push the engine, and serve that");
   }
-  TENON_TRY(registry.check(version));
+  if (fetches || !registry.files()->isRemote()) {
+    TENON_TRY(registry.check(version));
+  }
   return trust ? registry.requireSignature(version, *trust) : Status::ok();
 }
 
 Result<std::unique_ptr<RegistryRepository>>
-RegistryRepository::open(const std::string &folder, Selection selection,
+RegistryRepository::open(const RegistryAddress &address, Selection selection,
                          std::optional<signing::Trust> trust, Log log) {
   TENON_ASSIGN(registry::Registry registry,
-               registry::Registry::open(folder, {.by = "serve", .clock = {}}));
+               registry::Registry::open(
+                   address.where, {.by = "serve", .clock = {}, .cacheSize = address.cacheSize}));
   std::unique_ptr<RegistryRepository> repository(new RegistryRepository(
       std::move(selection), std::move(registry), std::move(trust), std::move(log)));
   TENON_ASSIGN(Wanted versions, repository->wanted());
@@ -61,13 +84,16 @@ RegistryRepository::open(const std::string &folder, Selection selection,
     repository->follow(name, numbers);
   }
   for (const registry::Reference &each : repository->selection.named) {
-    if (repository->selection.of(each.name).front().alias ==
-        each.alias) { // a canary may come later
-      TENON_TRY(repository->registry.find(each).takeStatus());
-      TENON_TRY(repository->present[each.name].problem);
+    bool isFirst = repository->selection.of(each.name).front().alias == each.alias;
+    Result<registry::Version> version = repository->registry.find(each);
+    // So that what is named is loaded at the start.
+    Status status = version.isOk() ? repository->present[each.name].problem : version.takeStatus();
+    status = status.isOk() ? repository->registry.check(*version) : status;
+    if (isFirst) { // a canary may come later
+      TENON_TRY(std::move(status));
     }
   }
-  if (repository->present.empty()) {
+  if (repository->present.empty() && !repository->selection.isEmpty()) {
     return Status::error(ErrorId::BadModelFolder,
                          fmt::format("no engine of the registry is at '{}'{}",
                                      repository->selection.text(),
@@ -83,6 +109,8 @@ RegistryRepository::~RegistryRepository() {
     isEnding = true;
   }
   wake.notify_all();
+  files->cancel();
+  fetching.join();
   if (thread.joinable()) {
     thread.join();
   }
@@ -107,7 +135,7 @@ void RegistryRepository::tell(const std::string &what, const Status &problem) {
   text.empty() ? static_cast<void>(troubles.erase(what)) : static_cast<void>(troubles[what] = text);
 }
 
-std::string RegistryRepository::dataOf(const registry::Version &version) {
+std::optional<registry::Version> RegistryRepository::dataOf(const registry::Version &version) {
   std::string name = version.facts.contains("data") && version.facts["data"].is_string()
                          ? version.facts["data"].get<std::string>()
                          : "";
@@ -115,17 +143,34 @@ std::string RegistryRepository::dataOf(const registry::Version &version) {
   Result<registry::Version> found =
       data.isOk() ? registry.find(*data) : Result<registry::Version>(data.takeStatus());
   if (!found.isOk()) {
-    return "";
+    return std::nullopt;
   }
-  // Brought here where it is stored elsewhere, and what it is called by its hash.
   Status status = found->isDeleted
                       ? Status::error(ErrorId::NoSuchObject, found->text() + " was deleted by gc")
-                      : registry.check(*found);
+                  : files->isRemote() ? Status::ok()
+                                      : registry.check(*found);
   if (!status.isOk()) {
     log(fmt::format("'{}' is compared with nothing: {}", version.text(), status.toString()),
         LogLevel::Warning);
   }
-  return status.isOk() ? registry.pathOf(*found) : "";
+  return status.isOk() ? std::optional(std::move(*found)) : std::nullopt;
+}
+
+std::vector<std::string> RegistryRepository::labelsOf(const registry::Version &version) {
+  std::vector<std::string> labels;
+  if (Result<registry::Object> object = registry.object(version.name); object.isOk()) {
+    for (const registry::Alias &alias : object->aliases) {
+      if (alias.version == version.number) {
+        labels.push_back("@" + alias.name);
+      }
+    }
+  }
+  Json meta = version.facts.value("meta", Json::object());
+  for (const auto &[key, value] : meta.items()) {
+    labels.push_back(
+        fmt::format("{}={}", key, value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return labels;
 }
 
 Result<std::string> RegistryRepository::engineOf(const registry::Version &version) {
@@ -153,10 +198,15 @@ Result<std::string> RegistryRepository::engineOf(const registry::Version &versio
 
 Status RegistryRepository::readConfig(const registry::Version &version, const std::string &engine,
                                       FoundModel &model) {
-  std::string path = engine.substr(0, engine.size() - version.mainPath().size()) + "config.pbtxt";
-  std::error_code ignored;
-  if (!version.isFolder() || !std::filesystem::exists(path, ignored)) {
+  std::vector<registry::Part>::const_iterator part =
+      std::ranges::find(version.parts, kConfig, &registry::Part::path);
+  if (part == version.parts.end()) {
     return Status::ok();
+  }
+  std::string path = engine.substr(0, engine.size() - version.mainPath().size()) + kConfig;
+  if (files->isRemote()) { // it is small, and says how the engine is to be served
+    TENON_TRY(files->provide(part->blob));
+    path = files->pathOf(part->blob.hash);
   }
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   std::string text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
@@ -174,10 +224,13 @@ FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &ver
   FoundModel model;
   model.name = first.name;
   model.preferred = first.number;
+  std::optional<registry::Version> data = dataOf(first);
   for (const registry::Version &version : versions) {
-    Status problem = checkServed(registry, version, trust ? &*trust : nullptr);
-    Result<std::string> engine =
-        problem.isOk() ? engineOf(version) : Result<std::string>(registry.pathOf(version));
+    Status problem = checkServed(registry, version, trust ? &*trust : nullptr, false);
+    Result<std::string> engine = files->pathOf(hashOfEngine(version));
+    if (problem.isOk() && !files->isRemote()) {
+      engine = engineOf(version);
+    }
     problem = engine.isOk() ? std::move(problem) : engine.takeStatus();
     if (problem.isOk() && version.number == first.number) {
       problem = readConfig(version, *engine, model);
@@ -188,13 +241,16 @@ FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &ver
     }
     model.versions.push_back({std::to_string(version.number), engine.isOk() ? *engine : "",
                               trust ? hashOfEngine(version) : "", std::move(problem)});
+    model.versions.back().labels = labelsOf(version);
+    if (files->isRemote()) {
+      model.versions.back().remote = filesOf(version, data);
+    }
   }
   std::ranges::sort(model.versions, {}, [](const FoundVersion &each) {
     return versionNumber(each.version).value_or(0);
   });
-  std::string data = dataOf(first);
-  if (!data.empty()) {
-    model.config.parameters.emplace_back("drift_reference", data);
+  if (data) {
+    model.config.parameters.emplace_back("drift_reference", registry.pathOf(*data));
   }
   return model;
 }

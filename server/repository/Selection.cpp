@@ -12,15 +12,12 @@ namespace {
 Status parseTags(const std::string &select, Selection &selection) {
   for (size_t begin = 0; begin < select.size();) {
     size_t end = std::min(select.find(',', begin), select.size());
-    std::string pair = select.substr(begin, end - begin);
-    size_t equals = pair.find('=');
-    if (equals == pair.npos || equals == 0) {
-      return Status::error(ErrorId::BadArgument,
-                           fmt::format("--select '{}' is not KEY=VALUE", pair),
-                           "for example --select team=vision,stage=beta: what `tenon registry push "
-                           "--meta` gave");
+    Result<registry::Tag> tag =
+        registry::parseTag(std::string_view(select).substr(begin, end - begin));
+    if (!tag.isOk()) {
+      return tag.takeStatus().prefix("--select");
     }
-    selection.tags.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    selection.tags.push_back(std::move(*tag));
     begin = end + 1;
   }
   return Status::ok();
@@ -52,10 +49,10 @@ std::vector<registry::Reference> Selection::of(const std::string &model) const {
 }
 
 std::optional<registry::Reference> Selection::only() const {
-  bool isOne =
-      everywhere.empty() && std::ranges::all_of(named, [&](const registry::Reference &each) {
-        return each.name == named.front().name;
-      });
+  bool isOne = everywhere.empty() && !named.empty() &&
+               std::ranges::all_of(named, [&](const registry::Reference &each) {
+                 return each.name == named.front().name;
+               });
   return isOne ? std::optional(named.front()) : std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "registry/Reference.h"
+#include "registry/Search.h"
 #include "support/Result.h"
 
 #include <optional>
@@ -16,14 +17,23 @@ namespace tenon::server {
 /// "registry:", which begins what is served from one.
 inline constexpr std::string_view kRegistryScheme = "registry:";
 
+/// Where a registry is, and what its files may take on this machine's disk where they come from
+/// another; 0: what registry/ObjectStore.h says.
+struct RegistryAddress {
+  std::string where;
+  uint64_t cacheSize = 0;
+};
+
 struct Selection {
   /// NAME@ALIAS. Several of one object are versions of one model: the first answers requests that
   /// name none, the others what traffic gives them.
   std::vector<registry::Reference> named;
-  std::string everywhere; ///< an alias: of every object that has it the engine is served
-  std::string space;      ///< "team/": of `everywhere`, only objects of this namespace
-  std::vector<std::pair<std::string, std::string>> tags; ///< that versions of `everywhere` have
+  std::string everywhere;          ///< an alias: of every object that has it the engine is served
+  std::string space;               ///< "team/": of `everywhere`, only objects of this namespace
+  std::vector<registry::Tag> tags; ///< that versions of `everywhere` have
 
+  /// Nothing is served but the registry itself.
+  bool isEmpty() const { return named.empty() && everywhere.empty(); }
   /// As it was written, for people.
   std::string text() const;
   /// What a model of the server follows, the one that answers first; empty where it is not of this.

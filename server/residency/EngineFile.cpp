@@ -37,4 +37,9 @@ Status EngineFile::open(const std::string &path) {
                        "mend that, then load the model again");
 }
 
+void EngineFile::take(Descriptor opened) {
+  file = std::move(opened);
+  fstat(file.get(), &info);
+}
+
 } // namespace tenon::server

@@ -17,7 +17,10 @@ class EngineFile {
 public:
   /// Opens the file at `path`, or looks whether the one that is open is as it was then
   Status open(const std::string &path);
+  /// Has one that was opened by another: nobody writes to it.
+  void take(Descriptor opened);
   void close() { file = Descriptor(); }
+  bool isOpen() const { return file.isOpen(); }
   int descriptor() const { return file.get(); }
   /// In bytes, once it was opened.
   uint64_t size() const { return static_cast<uint64_t>(info.st_size); }

@@ -97,6 +97,9 @@ void Residency::evict(const std::shared_ptr<Version> &version) {
   version->isLeaving = false;
   version->sessions.clear();
   leaveWorker(*version);
+  if (!version->remote.empty()) {
+    version->file.close(); // it may leave the disk now
+  }
   if (version->scheduler->waiting() > 0) {
     wake(version);
   }

@@ -3,9 +3,11 @@
 #include "server/residency/ModelCatalog.h"
 
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace tenon::server {
 namespace {
@@ -16,13 +18,30 @@ Status noVersion(const std::string &model, const std::string &version) {
                        "v2/repository/index lists models and versions");
 }
 
+constexpr std::chrono::seconds kFirstRetry{1}; // doubled with each further failure
+constexpr unsigned kMostDoublings = 6;
+
+ResidencyOptions withProvide(ResidencyOptions options, decltype(options.provide) provide) {
+  options.provide = std::move(provide);
+  return options;
+}
+
+bool isRemote(const FoundModel &model) {
+  return std::ranges::any_of(model.versions,
+                             [](const FoundVersion &each) { return !each.remote.empty(); });
+}
+
 } // namespace
 
 ModelCatalog::ModelCatalog(boost::asio::any_io_executor executor,
                            std::unique_ptr<ModelRepository> repository, ResidencyOptions options,
                            Events events)
     : residency(
-          executor, std::move(options),
+          executor,
+          withProvide(std::move(options),
+                      [this](const std::vector<RemoteFile> &files, ModelRepository::OnFile onEnd) {
+                        provide(files, std::move(onEnd));
+                      }),
           {[this](const std::shared_ptr<Version> &version) { take(version); },
            [this](const Version &version) { notifyProblem(version.model, version.problem()); }}),
       executor(executor), repository(std::move(repository)), events(std::move(events)) {}
@@ -33,19 +52,17 @@ Status ModelCatalog::start() {
   for (bool isPinned : {true, false}) { // those that are pinned take what they need
     for (FoundModel &model : found) {
       if (model.config.isPinned == isPinned) {
-        beginLoads(model, true);
+        beginLoads(model, When::AtStart);
       }
     }
   }
   repository->watch([this](const std::string &name) {
-    boost::asio::post(executor, [this, name] {
-      load(name, [](Status) {}); // the log and the index have how it ended
-    });
+    boost::asio::post(executor, [this, name] { follow(name); });
   });
   return Status::ok();
 }
 
-std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found, bool isStart) {
+std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found, When when) {
   Model &model = models[found.name];
   model.name = found.name;
   model.problem = found.problem;
@@ -70,8 +87,16 @@ std::vector<std::shared_ptr<Version>> ModelCatalog::beginLoads(FoundModel found,
     }
     begun.push_back(version);
     Status problem = found.problem.isOk() ? each.problem : found.problem;
-    problem.isOk() ? residency.load(version, isStart && !found.config.isPinned)
-                   : residency.fail(version, problem.prefix(version->title()));
+    bool mayWait = when != When::Now && !found.config.isPinned;
+    std::error_code none;
+    if (!problem.isOk()) {
+      residency.fail(version, problem.prefix(version->title()));
+    } else if (mayWait && !each.remote.empty() &&
+               (when == When::OnDemand || !std::filesystem::exists(each.path, none))) {
+      residency.leaveCold(version);
+    } else {
+      residency.load(version, mayWait && when == When::AtStart);
+    }
   }
   return begun;
 }
@@ -96,7 +121,7 @@ void ModelCatalog::load(const std::string &name, std::function<void(Status)> onE
     Result<std::shared_ptr<Version>> present = find(name, "");
     bool serves = present.isOk() && (*present)->isServing();
     if (found.isOk() && !draining && !serves) {
-      beginLoads(std::move(*found), false); // each fails, and says why from then on
+      beginLoads(std::move(*found), When::Now); // each fails, and says why from then on
     } else {
       if (found.isOk() && models.contains(name)) {
         models[name].problem = problem;
@@ -106,7 +131,88 @@ void ModelCatalog::load(const std::string &name, std::function<void(Status)> onE
     onEnd(problem);
     return;
   }
-  std::vector<std::shared_ptr<Version>> begun = beginLoads(std::move(*found), false);
+  isRemote(*found) ? loadProvided(*found, std::move(onEnd))
+                   : loadFound(std::move(*found), When::Now, std::move(onEnd));
+}
+
+void ModelCatalog::provide(const std::vector<RemoteFile> &files, ModelRepository::OnFile onEnd) {
+  repository->provide(files, [executor = executor, onEnd = std::move(onEnd)](
+                                 Result<std::shared_ptr<Descriptor>> engine) {
+    boost::asio::post(executor,
+                      [onEnd, engine = std::move(engine)]() mutable { onEnd(std::move(engine)); });
+  });
+}
+
+void ModelCatalog::loadProvided(const FoundModel &found, std::function<void(Status)> onEnd) {
+  std::shared_ptr<size_t> pending = std::make_shared<size_t>(found.versions.size());
+  std::shared_ptr<Status> first = std::make_shared<Status>();
+  for (const FoundVersion &each : found.versions) {
+    provide(each.remote, [this, name = found.name, pending, first,
+                          onEnd](Result<std::shared_ptr<Descriptor>> engine) {
+      *first = first->isOk() ? engine.takeStatus() : *first;
+      if (--*pending > 0) {
+        return;
+      }
+      Result<FoundModel> now = repository->find(name); // another one by now, maybe
+      Status problem = !first->isOk() ? *first : now.isOk() ? now->problem : now.takeStatus();
+      if (problem.isOk()) {
+        retries.erase(name);
+        loadFound(std::move(*now), When::Now, onEnd);
+        return;
+      }
+      if (isWarm(name)) {
+        problem.prefix(fmt::format(
+            "model '{}' cannot be followed, what was served before is served on", name));
+        models[name].problem = problem;
+        followLater(name);
+      } else if (now.isOk()) {
+        beginLoads(std::move(*now), When::OnDemand); // its first request tries again
+      }
+      residency.log(problem.toString(), LogLevel::Error);
+      notifyProblem(name, problem);
+      onEnd(problem);
+    });
+  }
+}
+
+bool ModelCatalog::isWarm(const std::string &name) const {
+  std::map<std::string, Model>::const_iterator found = models.find(name);
+  return !residency.loading(name).empty() ||
+         (found != models.end() &&
+          std::ranges::any_of(found->second.versions, [](const auto &version) {
+            return version.second->state() == VersionState::Ready;
+          }));
+}
+
+void ModelCatalog::follow(const std::string &name) {
+  Result<FoundModel> found = repository->find(name);
+  if (found.isOk() && found->problem.isOk() && isRemote(*found) && !isWarm(name) && !draining &&
+      !found->config.isPinned) {
+    loadFound(std::move(*found), When::OnDemand, [](Status) {});
+    return;
+  }
+  load(name, [](Status) {}); // the log and the index have how it ended
+}
+
+void ModelCatalog::followLater(const std::string &name) {
+  Retry &retry = retries[name];
+  if (retry.isPending) {
+    return;
+  }
+  retry.isPending = true;
+  std::shared_ptr<boost::asio::steady_timer> timer = std::make_shared<boost::asio::steady_timer>(
+      executor, kFirstRetry * (1U << std::min(retry.failures, kMostDoublings)));
+  ++retry.failures;
+  timer->async_wait([this, name, timer](const boost::system::error_code &error) {
+    if (!error && !draining) {
+      retries[name].isPending = false;
+      follow(name);
+    }
+  });
+}
+
+void ModelCatalog::loadFound(FoundModel found, When when, std::function<void(Status)> onEnd) {
+  std::vector<std::shared_ptr<Version>> begun = beginLoads(std::move(found), when);
   std::shared_ptr<size_t> pending = std::make_shared<size_t>(begun.size());
   std::shared_ptr<Status> first = std::make_shared<Status>();
   for (const std::shared_ptr<Version> &version : begun) {
@@ -129,8 +235,9 @@ void ModelCatalog::load(const std::string &name, std::function<void(Status)> onE
 
 void ModelCatalog::unloadOthers(Model &model, const std::vector<std::shared_ptr<Version>> &begun) {
   // A load that a later one or an unload overtook decides nothing.
-  if (!std::all_of(begun.begin(), begun.end(),
-                   [](const auto &each) { return each->state() == VersionState::Ready; })) {
+  if (!std::all_of(begun.begin(), begun.end(), [](const auto &each) {
+        return each->state() == VersionState::Ready || each->state() == VersionState::Cold;
+      })) {
     return;
   }
   std::map<int64_t, std::shared_ptr<Version>> present = model.versions;

@@ -40,6 +40,8 @@ public:
   /// Loads a model as its repository now has it; `onEnd` is called when all its versions are
   /// loaded, or with why one is not. What is loaded serves until the new is ready.
   void load(const std::string &name, std::function<void(Status)> onEnd);
+  /// What the repository counts, as Prometheus reads it.
+  std::string repositoryMetrics() const { return repository->metrics(); }
   /// Takes no more requests for the model, and forgets it when those that it has are answered.
   void unload(const std::string &name, std::function<void(Status)> onEnd);
   /// Nothing is loaded any more, and the server is not ready.
@@ -60,9 +62,23 @@ public:
   Residency residency;
 
 private:
-  /// Versions of `found` under way to the worker; each load completes once. Those for which no
-  /// memory is left when the server starts stay cold, unless they are pinned.
-  std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, bool isStart);
+  /// AtStart: those for which no memory is left stay cold, and those whose files are not on this
+  /// machine, unless they are pinned. OnDemand: so do all whose files are brought.
+  enum class When { Now, AtStart, OnDemand };
+  /// Versions of `found` under way to the worker; each load completes once.
+  std::vector<std::shared_ptr<Version>> beginLoads(FoundModel found, When when);
+  void loadFound(FoundModel found, When when, std::function<void(Status)> onEnd);
+  /// Loads the model once its files are here; what serves goes on until then, and if they do not
+  /// come.
+  void loadProvided(const FoundModel &found, std::function<void(Status)> onEnd);
+  /// ModelRepository::provide, which calls back by the executor's thread.
+  void provide(const std::vector<RemoteFile> &files, ModelRepository::OnFile onEnd);
+  /// The repository has another model of the name.
+  void follow(const std::string &name);
+  /// Files of a model that is in memory did not come: asks again after a pause.
+  void followLater(const std::string &name);
+  /// Whether a version of the model is in memory, or on its way there.
+  bool isWarm(const std::string &name) const;
   /// All loads of `begun` ended well: what the repository does not ask for any more goes.
   void unloadOthers(Model &model, const std::vector<std::shared_ptr<Version>> &begun);
   /// The version takes its place, unless a later load is under way.
@@ -77,6 +93,11 @@ private:
   std::unique_ptr<ModelRepository> repository;
   const Events events;
   std::map<std::string, Model> models;
+  struct Retry {
+    unsigned failures = 0; ///< since files of the model came
+    bool isPending = false;
+  };
+  std::map<std::string, Retry> retries; ///< by model
   uint64_t lastOrder = 0;
   bool draining = false;
 };

@@ -104,6 +104,10 @@ void Residency::load(const std::shared_ptr<Version> &version, bool isInitial) {
   if (version->current != VersionState::Unloading) {
     version->current = VersionState::Loading;
   }
+  if (!version->remote.empty() && !version->file.isOpen()) {
+    fetch(version);
+    return;
+  }
   Status placed = place(*version);
   if (!placed.isOk()) {
     fail(version, placed.prefix(version->title()));
@@ -247,7 +251,7 @@ void Residency::whenCompleted(Version &version, std::function<void()> then) {
 }
 
 void Residency::whenKnown(const std::shared_ptr<Version> &version, std::function<void()> then) {
-  bool comes = version->current == VersionState::Cold ||
+  bool comes = (version->current == VersionState::Cold && !version->isHeldBack()) ||
                (version->current == VersionState::Loading && version->isOnDemand);
   if (version->isKnown() || !comes) {
     then();
@@ -259,7 +263,7 @@ void Residency::whenKnown(const std::shared_ptr<Version> &version, std::function
 }
 
 void Residency::wake(const std::shared_ptr<Version> &version) {
-  if (version->current == VersionState::Cold) {
+  if (version->current == VersionState::Cold && !version->isHeldBack()) {
     version->isOnDemand = true;
     version->isSuspect = false;
     load(version);
@@ -319,6 +323,11 @@ std::vector<std::shared_ptr<Version>> Residency::versionsOf(const WorkerSlot &sl
 std::vector<std::shared_ptr<Version>> Residency::loading(const std::string &model) const {
   std::vector<std::shared_ptr<Version>> versions;
   for (const auto &[key, version] : byKey) {
+    if (version->model == model && version->current == VersionState::Loading) {
+      versions.push_back(version);
+    }
+  }
+  for (const std::shared_ptr<Version> &version : fetching) {
     if (version->model == model && version->current == VersionState::Loading) {
       versions.push_back(version);
     }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ struct ResidencyOptions {
   /// Called with what the operator should know, in one line.
   Log log;
   MemoryBudget *requestMemory = nullptr; ///< that buffers are charged to; outlives it; null: any
+  /// As ModelRepository has it, but that the executor's thread calls back.
+  std::function<void(const std::vector<RemoteFile> &, ModelRepository::OnFile)> provide = {};
 };
 
 class Residency {
@@ -45,6 +48,8 @@ public:
   /// Has the version loaded. An initial load takes no memory from others: for lack of it the
   /// version stays cold.
   void load(const std::shared_ptr<Version> &version, bool isInitial = false);
+  /// The version waits for a request, which loads it.
+  void leaveCold(const std::shared_ptr<Version> &version);
   /// The version cannot be loaded.
   void fail(const std::shared_ptr<Version> &version, const Status &why);
   /// Takes it out of memory once nothing of it waits or runs.
@@ -76,6 +81,13 @@ public:
 
 private:
   WorkerSlot::Events workerEvents();
+  // Fetch.cpp
+  /// Brings the files of a version, which is loaded then.
+  void fetch(const std::shared_ptr<Version> &version);
+  void fetched(const std::shared_ptr<Version> &version, Result<std::shared_ptr<Descriptor>> engine);
+  /// Takes an idle model out of memory whose file leaves the disk then; false where there is none.
+  bool releaseFile();
+
   /// Decides where the version runs, which then stays so; TN0702.
   Status place(Version &version);
   /// Takes the version out of its worker.
@@ -114,6 +126,7 @@ private:
   const ResidencyOptions options;
   const Events events;
   WorkerPool pool;
+  std::set<std::shared_ptr<Version>> fetching;        ///< those whose files come
   std::map<uint64_t, std::shared_ptr<Version>> byKey; ///< those in workers, or on their way there
   uint64_t lastKey = 0;
   std::map<Device, uint64_t> evicted;

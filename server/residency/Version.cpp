@@ -17,8 +17,12 @@ std::string Version::title() const {
 Status Version::readiness() const {
   switch (current) {
   case VersionState::Ready:
-  case VersionState::Cold:
     return Status::ok();
+  case VersionState::Cold:
+    if (!isHeldBack()) {
+      return Status::ok();
+    }
+    [[fallthrough]];
   case VersionState::Failed:
     if (wireStatusOf(failure.id()).http == 503) {
       return failure; // it says itself that the model may come back, and how

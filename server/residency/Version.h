@@ -2,8 +2,9 @@
 // which Residency alone changes.
 //
 //   state      held by                       left by
-//   Loading    a worker; the catalog,        its load's end: Ready or Failed; no memory at the
-//              unless one there is Ready     start: Cold; an unload: Unloading
+//   Loading    a worker, or nobody while     its load's end: Ready or Failed; no memory at the
+//              files come; the catalog,      start: Cold; files that do not come for a request:
+//              unless one there is Ready     Cold; an unload: Unloading
 //   Ready      a worker, the catalog         an unload: Unloading; eviction: Cold; its worker
 //                                            ended: Loading again
 //   Unloading  a worker                      when nothing of it waits or runs: Unloaded
@@ -32,7 +33,8 @@
 
 namespace tenon::server {
 
-/// Cold: taken out of memory, or never loaded for lack of it; a request loads it.
+/// Cold: taken out of memory, never loaded for lack of it, or not on this machine; a request loads
+/// it.
 enum class VersionState { Unloaded, Loading, Ready, Unloading, Failed, Cold };
 
 class Version : public std::enable_shared_from_this<Version> {
@@ -40,10 +42,13 @@ public:
   /// `order` is of the load that asked for it: the later one stays.
   Version(std::string model, const FoundVersion &found, const ModelConfig &config, uint64_t order)
       : model(std::move(model)), number(found.version), path(found.path), sha256(found.sha256),
-        config(config), order(order) {}
+        remote(found.remote), labels(found.labels), config(config), order(order) {}
 
   const std::string model, number, path;
   const std::string sha256; ///< that the engine's bytes must have; empty: any
+  /// Its files, where they have to be brought before a load.
+  const std::vector<RemoteFile> remote;
+  const std::vector<std::string> labels; ///< as FoundVersion has them
   const ModelConfig config;
   const uint64_t order;
   /// Set once, by who makes the version.
@@ -61,7 +66,12 @@ public:
   /// "model 'm' version 1"; no version where the model has none, and the number is empty.
   std::string title() const;
   VersionState state() const { return current; }
-  const Status &problem() const { return failure; } ///< of a failed load
+  /// Of a failed load, or why the files of a cold version did not come.
+  const Status &problem() const { return failure; }
+  /// Whether its files did not come, and it is too early to try again.
+  bool isHeldBack() const {
+    return current == VersionState::Cold && !failure.isOk() && Clock::now() < retryAt;
+  }
   /// Whether it takes requests.
   bool isServing() const {
     return current == VersionState::Ready || current == VersionState::Cold ||
@@ -69,7 +79,7 @@ public:
   }
   /// Also between two workers, when requests wait for the next.
   bool takesRequests() const {
-    return isServing() || (current == VersionState::Loading && isKnown());
+    return (isServing() && !isHeldBack()) || (current == VersionState::Loading && isKnown());
   }
   /// ok, or why it takes no requests: TN0811, TN0821.
   Status readiness() const;
@@ -111,9 +121,11 @@ private:
   uint64_t key = 0;
   std::vector<std::unique_ptr<Instance>> sessions;
   uint64_t taken = 0, shared = 0;
-  bool isOnDemand = false; ///< it was cold: takes requests while it is loaded
-  bool isInitial = false;  ///< its first load, which takes no memory from others
-  bool isLeaving = false;  ///< runs nothing more until it is cold
+  bool isOnDemand = false;    ///< it was cold: takes requests while it is loaded
+  bool isInitial = false;     ///< its first load, which takes no memory from others
+  bool isLeaving = false;     ///< runs nothing more until it is cold
+  unsigned failedFetches = 0; ///< since one ended well
+  Clock::time_point retryAt;
   bool isSuspect = false; ///< it ran or was loaded when its worker crashed: the next one is its own
   unsigned crashes = 0;   ///< of a worker that did nothing else
   /// Called once when the load that goes on has ended.

@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace tenon {
 namespace {
@@ -62,6 +64,7 @@ using File = std::unique_ptr<std::FILE, decltype([](std::FILE *file) { std::fclo
 
 /// What a transfer reads and fills.
 struct Transfer {
+  uintmax_t kept = 0; ///< bytes that the download's file has, where the rest is asked for
   CURL *handle;
   const WebRequest &request;
   WebReply reply;
@@ -113,7 +116,11 @@ size_t takePiece(char *from, size_t size, size_t count, void *context) {
   int status = transfer.status();
   if (!transfer.request.downloadPath.empty() && (status == 200 || status == 206)) {
     if (!transfer.download) {
-      transfer.download.reset(std::fopen(transfer.request.downloadPath.c_str(), "wbe"));
+      // Some say 200 to a range: what counts is where the bytes begin.
+      std::string range = strCat("bytes ", transfer.kept, "-");
+      bool isRest = transfer.kept > 0 && transfer.reply.headers["content-range"].starts_with(range);
+      transfer.download.reset(
+          std::fopen(transfer.request.downloadPath.c_str(), isRest ? "abe" : "wbe"));
     }
     size_t written = transfer.download ? std::fwrite(from, 1, bytes, transfer.download.get()) : 0;
     transfer.writeError = written < bytes ? errno : 0;
@@ -143,6 +150,17 @@ size_t takeHeader(char *from, size_t size, size_t count, void *context) {
     transfer.reply.headers[name] = value.substr(0, value.find_last_not_of("\r\n \t") + 1);
   }
   return size * count;
+}
+
+int askWhetherCancelled(void *context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<Transfer *>(context)->request.isCancelled() ? 1 : 0;
+}
+
+uintmax_t keptBytes(const WebRequest &request) {
+  std::error_code none;
+  uintmax_t bytes =
+      request.resumes ? std::filesystem::file_size(request.downloadPath, none) : uintmax_t(0);
+  return none ? 0 : bytes;
 }
 
 Status prepareBody(const Curl &curl, Transfer &transfer) {
@@ -205,8 +223,12 @@ Result<WebReply> fetch(const WebRequest &request) {
     return Status::error(ErrorId::OutOfMemory, "libcurl has no memory for a request",
                          "close other programs");
   }
-  Transfer transfer{
-      .handle = handle.get(), .request = request, .reply = {}, .upload = {}, .download = {}};
+  Transfer transfer{.kept = keptBytes(request),
+                    .handle = handle.get(),
+                    .request = request,
+                    .reply = {},
+                    .upload = {},
+                    .download = {}};
   TENON_TRY(prepareBody(curl, transfer));
   char detail[CURL_ERROR_SIZE] = "";
   std::unique_ptr<curl_slist, decltype(curl.freeList)> headers(nullptr, curl.freeList);
@@ -220,6 +242,9 @@ Result<WebReply> fetch(const WebRequest &request) {
   }
   for (const std::string &header : request.headers) {
     addHeader(header.c_str());
+  }
+  if (transfer.kept > 0) {
+    addHeader(strCat("Range: bytes=", transfer.kept, "-").c_str());
   }
   std::string credentials = strCat(request.signature.keyId, ":", request.signature.secret);
   std::string scope = strCat("aws:amz:", request.signature.region, ":", request.signature.service);
@@ -240,6 +265,11 @@ Result<WebReply> fetch(const WebRequest &request) {
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME,
       static_cast<long>(std::max<int64_t>(1, request.patience.count() / 1000)));
+  if (request.isCancelled) {
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &askWhetherCancelled);
+    set(CURLOPT_XFERINFODATA, &transfer);
+  }
   if (!request.certificates.empty()) {
     set(CURLOPT_CAINFO, request.certificates.c_str());
   }

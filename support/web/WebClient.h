@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ struct WebRequest {
   uint64_t uploadBytes = 0;         ///< how many; 0: to its end
   std::string downloadPath; ///< of a file that takes the body of a reply 200 or 206; others have it
                             ///< in WebReply
+  /// What the download's file has already is kept, and only the rest is asked for. A server that
+  /// knows no ranges, and so names none in its reply, sends all of it again.
+  bool resumes = false;
+  std::function<bool()> isCancelled; ///< asked about once a second; TN0150 where it says so
   WebSignature signature;
   std::string certificates; ///< PEM file of those who may have signed the server's certificate;
                             ///< empty: the system's

@@ -80,7 +80,7 @@ class Chart(unittest.TestCase):
                 if document["kind"] not in OWN_SCHEMA:
                     with self.subTest(f"{name}: {document['kind']}"):
                         self.assertEqual([], faults(document))
-        self.assertEqual({"Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceMonitor"}, seen)
+        self.assertEqual({"Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceAccount", "ServiceMonitor"}, seen)
 
     def test_what_schemas_refuse(self):
         """A planted fault each; so the checks above can fail."""
@@ -115,6 +115,9 @@ class Chart(unittest.TestCase):
             ("args", base + "args: [threads 2]\n"),
             ("memoryBudget", base + "memoryBudget: 4Gi\n"),
             ("registry", "registry: {model: fashion, claim: registry}\ninsecure: true\n"),
+            ("cacheSize", "registry: {model: m@a, url: 'postgresql://db/m', cacheSize: 20G}\ninsecure: true\n"),
+            ("set registry.model to @ALIAS", "registry: {model: m@a, url: 'postgresql://db/m', select: team=vision}\ninsecure: true\n"),
+            ("set serviceAccount.create", base + "serviceAccount: {annotations: {a: b}}\n"),
             ("nothing to serve", "insecure: true\n"),
             ("who may ask?", "folder: {claim: models}\n"),
             ("not both", base + "tokens: {secret: t}\n"),
@@ -172,7 +175,7 @@ class Chart(unittest.TestCase):
         for name, made in self.all.items():
             labels = self.only(name, "Deployment")["spec"]["template"]["metadata"]["labels"]
             for document in made:
-                spec = document["spec"]
+                spec = document.get("spec", {})
                 selector = spec["selector"] if document["kind"] == "Service" else (spec.get("podSelector") or spec.get("selector") or {}).get("matchLabels", {})
                 with self.subTest(f"{name}: {document['kind']}"):
                     self.assertLessEqual(selector.items(), labels.items())
@@ -182,6 +185,17 @@ class Chart(unittest.TestCase):
         self.assertIn("--memory-budget=1073741824", container(self.only("secure-values", "Deployment"))["args"])
         for name in self.all:
             self.assertEqual([], [each for each in container(self.only(name, "Deployment"))["args"] if re.search(r"\de[+-]\d", each)])
+
+    def test_cache(self):
+        """The server takes less than the volume has, beyond which the pod would be evicted; who the pods are is made with them."""
+        spec = self.only("database-values", "Deployment")["spec"]["template"]["spec"]
+        self.assertLessEqual({"registry:@production", "--select=team=vision", "--cache-size=20GiB"}, set(spec["containers"][0]["args"]))
+        [volume] = [each for each in spec["volumes"] if each["name"] == "cache"]
+        self.assertEqual("22592Mi", volume["emptyDir"]["sizeLimit"])
+        account = self.only("database-values", "ServiceAccount")
+        self.assertEqual(account["metadata"]["name"], spec["serviceAccountName"])
+        self.assertIn("eks.amazonaws.com/role-arn", account["metadata"]["annotations"])
+        self.assertNotIn("serviceAccountName", self.only("folder-values", "Deployment")["spec"]["template"]["spec"])
 
     def test_egress(self):
         """Nobody is reached, unless the registry is elsewhere."""

@@ -35,7 +35,8 @@ Status pushOne(Registry &registry, const std::string &scratch, std::mt19937_64 &
   std::ofstream(path, std::ios::trunc) << content << std::string(random() % 20'000, 'x');
   std::string name = fmt::format("m{}", random() % 3);
   TENON_ASSIGN(registry::Pushed pushed,
-               registry.push({name, "report", path, FileStamp::of(path), {}, ""}));
+               registry.push({name, "report", path, FileStamp::of(path),
+                              Json{{"meta", {{"team", fmt::format("t{}", random() % 5)}}}}, ""}));
   say(fmt::format("push {} {} {}\n", name, pushed.version.number, pushed.version.blob.hash));
   return Status::ok();
 }
@@ -63,6 +64,28 @@ Status moveOne(Registry &registry, std::mt19937_64 &random) {
              : move.takeStatus();
 }
 
+/// Rules of an alias, and a result by them: what `verify` holds against the history.
+Status gateOne(Registry &registry, std::mt19937_64 &random) {
+  std::string name = fmt::format("m{}", random() % 3);
+  Result<registry::Object> object = registry.object(name);
+  if (!object.isOk()) {
+    return Status::ok();
+  }
+  std::vector<std::string> texts = {fmt::format("size <= {}KiB", 1 + random() % 20)};
+  TENON_ASSIGN(registry::Terms terms, registry::parseTerms(texts));
+  TENON_TRY(registry.setTerms(name, "checked", terms));
+  double bytes = static_cast<double>(random() % 20'000);
+  std::vector<registry::RuleResult> results = {
+      registry::decide(terms.rules[0], registry::Measured{bytes, bytes, bytes})};
+  registry::GateResult result;
+  result.version = object->newest;
+  result.alias = "checked";
+  result.outcome = registry::outcomeOf(results);
+  result.terms = terms.texts;
+  result.figures = registry::figuresOf(results);
+  return registry.record(name, result);
+}
+
 int work(const std::string &where, const std::string &scratch, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (;;) {
@@ -73,10 +96,11 @@ int work(const std::string &where, const std::string &scratch, uint64_t seed) {
     }
     say("open\n");
     for (int i = 0; i < 6; ++i) {
-      uint64_t what = random() % 10;
-      Status status = what < 5   ? pushOne(*registry, scratch, random)
-                      : what < 9 ? moveOne(*registry, random)
-                                 : registry->collect(4, false).takeStatus();
+      uint64_t what = random() % 12;
+      Status status = what < 5    ? pushOne(*registry, scratch, random)
+                      : what < 9  ? moveOne(*registry, random)
+                      : what < 11 ? gateOne(*registry, random)
+                                  : registry->collect(4, false).takeStatus();
       if (!status.isOk()) {
         return fail(status);
       }

@@ -127,7 +127,7 @@ extern "C" int rename(const char *from, const char *to) {
     return next<Rename>("rename")(from, to);
   }
   std::thread([from = std::string(from), to = std::string(to)] {
-    usleep(20'000);
+    usleep(500'000);
     next<Rename>("rename")(from.c_str(), to.c_str());
   }).detach();
   return 0;

@@ -66,6 +66,27 @@ class Canary(unittest.TestCase):
     def weights(self, server):
         return json.loads(server.get("/v2/repository/models/m/traffic")[1])["weights"]
 
+    def test_two_servers(self):
+        """Servers that share nothing but the registry: one client asks both in turn; a bad canary leaves both, by one event."""
+        arguments = ("registry:m@production", "registry:m@canary", "--registry", self.folder / "registry", "--on-canary", "rollback")
+        with Server(*arguments) as one, Server(*arguments) as two:
+            both = (one, two)
+            for version in (2, 1, 2):
+                self.registry("promote", f"m:{version}", "production")
+                for server in both:
+                    server.wait_until(lambda: [self.versions(each, 1) for each in both][both.index(server)] == {str(version): 1})
+            self.registry("promote", "m:1", "canary")
+            self.registry("promote", "m:3", "canary")
+            for server in both:
+                server.wait_until(lambda: "3" in {row["version"] for row in server.post("/v2/repository/index")[1] if row["state"] == "READY"})
+            self.split(one, {"2": 50, "3": 50})
+            self.split(two, {"2": 90, "3": 10})
+            one.wait_until(lambda: [self.versions(each, 50) for each in both] and self.registry("history", "m@canary")["events"][-1]["action"] == "rollback", 60)
+            for server in both:
+                server.wait_until(lambda: [self.versions(each, 1) for each in both] and {"1", "2"} == {row["version"] for row in server.post("/v2/repository/index")[1]})
+                self.assertEqual({"2": 20}, self.versions(server, 20))
+            self.assertEqual(1, sum(event["action"] == "rollback" for event in self.registry("history", "m")["events"]))
+
     def test_namespaces(self):
         """Of one namespace all engines are served, by their whole names: on every route, in metrics, in the history of the page."""
         for name in ("team/m", "team/eu/m", "team/eu/stats", "other/m"):
@@ -102,7 +123,7 @@ class Canary(unittest.TestCase):
             self.registry("promote", "m:3", "canary")
             server.wait_until(lambda: "3" in {row["version"] for row in server.post("/v2/repository/index")[1] if row["state"] == "READY"})
             self.split(server, {"2": 50, "3": 50})
-            server.wait_until(lambda: self.versions(server, 100) and self.weights(server) == {"2": 1})
+            server.wait_until(lambda: self.versions(server, 100) and self.weights(server) == {"2": 1}, 120)
             server.wait_until(lambda: self.registry("history", "m@canary")["events"][-1]["action"] == "rollback")
             event = self.registry("history", "m@canary")["events"][-1]
             self.assertEqual((2, 3), (event["version"], event["from"]))

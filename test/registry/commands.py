@@ -1,4 +1,4 @@
-"""`tenon registry` from the outside: the commands of docs/platform.md, gates over real measurements, what may not be pushed, and a
+"""`tenon registry` from the outside: the commands of docs/registry.md, gates over real measurements, what may not be pushed, and a
 server that follows an alias."""
 
 import io
@@ -84,8 +84,8 @@ class RegistryTest(unittest.TestCase):
 
 class Commands(RegistryTest):
     def test_page(self):
-        """The commands of docs/platform.md, as they stand there."""
-        page = (SOURCE / "docs/platform.md").read_text()
+        """The commands of docs/registry.md, as they stand there."""
+        page = (SOURCE / "docs/registry.md").read_text()
         script = re.search(r"^```\n(tenon compile.*?)^```$", page, re.M | re.S).group(1)
         home = self.folder / "page"
         home.mkdir()
@@ -113,6 +113,36 @@ class Commands(RegistryTest):
         self.get("show", "cnn:1", "-o", "copy.tenon")
         self.assertEqual((self.folder / "cnn.tenon").read_bytes(), (self.folder / "copy.tenon").read_bytes())
         self.assertEqual({"model": "model", "test": "data", "cnn": "engine"}, {row["name"]: row["kind"] for row in self.get("list")["objects"]})
+
+    def test_lineage(self):
+        """What a version was made from and measured on, what was made from it, and who cannot be whose parent."""
+        (self.folder / "record.txt").write_text("a record")
+        self.get("push", "train", "images.npz")
+        self.get("push", "test", "test.npz")
+        self.get("push", "model", CNN, "--data", "train:1")
+        self.get("push", "tuned", "record.txt", "--kind", "tuning", "--parent", "model:1")
+        self.get("push", "cnn", "cnn.tenon", "--parent", "model:1", "--data", "test:1", "--tuning", "tuned:1")
+        self.get("push", "notes", "record.txt", "--parent", "cnn:1")
+        self.get("gate", "cnn@live", "--rule", "top1 >= 50%", "--data", "registry:test:1")
+        self.get("gate", "cnn:1", "live")
+        self.get("promote", "cnn:1", "live")
+        edges = lambda reference: {(edge["from"], edge["to"], edge["relation"]) for edge in self.get("show", reference, "--lineage")["edges"]}
+        above = {("model:1", "cnn:1", "parent"), ("test:1", "cnn:1", "data"), ("tuned:1", "cnn:1", "tuning"), ("test:1", "cnn:1", "gate of live"),
+                 ("train:1", "model:1", "data"), ("model:1", "tuned:1", "parent")}
+        self.assertEqual(above | {("cnn:1", "notes:1", "parent")}, edges("cnn@live"))
+        self.assertEqual(above - {("test:1", "cnn:1", "data"), ("test:1", "cnn:1", "gate of live")} | {("cnn:1", "notes:1", "parent")}, edges("train"))
+        found = self.get("show", "cnn", "--lineage")
+        self.assertEqual(("cnn:1", "engine", ["live"]), tuple(found["nodes"][0][key] for key in ("version", "kind", "aliases")))
+        self.assertFalse(found["cut"])
+        text = self.call("show", "cnn", "--lineage").stdout
+        self.assertIn("cnn:1 (engine, at live)\nmade from, or measured on\n", text)
+        self.assertIn("    └── train:1 (data), data\n", text.replace("│", " "))
+        self.assertIn("└── notes:1 (report), parent\n", text)
+        for flags in (("--parent", "test:1"), ("--parent", "notes:1"), ("--data", "model:1"), ("--tuning", "test:1"), ("--parent", "tuned:1")):
+            self.refused("TN0105", "push", "cnn", "near.tenon", *flags)
+        self.refused("TN0105", "push", "model", CNN, "--parent", "cnn:1")
+        # What a version at an alias was made from stays, and what nothing needs goes.
+        self.assertEqual(["notes:1"], self.get("gc", "--keep", "0")["deleted_versions"])
 
     def test_aliases(self):
         for name in ("cnn", "near", "worse"):
@@ -264,7 +294,7 @@ class Gates(RegistryTest):
         self.get("push", "test", "test.npz")
 
     def rules(self, *rules):
-        return self.get("gate", "cnn@live", *[word for rule in rules for word in ("--rule", rule)])["rules"]
+        return self.get("gate", "cnn@live", *[word for rule in rules for word in ((rule,) if rule.startswith("--") else ("--rule", rule))])["rules"]
 
     def measure(self, version, *arguments):
         """The verdict, and that of each rule."""
@@ -396,6 +426,26 @@ class Gates(RegistryTest):
             self.assertEqual(verdict, result[1][0], result)
         self.assertIn("the version has no parent", result[2][0]["reason"])
 
+    def test_loads(self):
+        """An engine that the machine of the servers cannot run is refused, whatever else is good of it."""
+        self.refused("TN1009", "gate", "cnn@live", "--rule", "loads")
+        self.refused("TN1009", "gate", "test@live", "--rule", "loads", "--machine", "this")
+        rules = self.get("gate", "cnn@live", "--rule", "loads", "--rule", "p50 <= 10s", "--machine", "this")["rules"]
+        self.assertEqual(["loads", "p50 <= 10s", "interface >= champion"], rules[:-1])
+        self.refused("TN1007", "promote", "cnn:1", "live")
+        self.assertEqual("passed", self.timed(1)[0])
+        self.assertIn(self.get("history")["events"][-1]["detail"]["conditions"]["machine"], rules[-1])
+        self.get("promote", "cnn:1", "live")
+        compile_cnn(self.folder / "arm.tenon", "--shape", SHAPE, "--target", "cpu:armv8-a")
+        self.get("push", "cnn", "arm.tenon")
+        verdict, each, rows = self.measure(2)
+        self.assertEqual(("refused", "refused"), (verdict, each[0]), rows)
+        self.assertRegex(rows[0]["reason"], "TN[0-9]{4}")
+        self.refused("TN1007", "promote", "cnn:2", "live")
+        self.get("gate", "cnn@live", "--rule", "loads", "--data", "registry:test:1", "--machine", "another part")
+        self.refused("TN1009", "gate", "cnn:1", "live")
+        self.assertEqual([], self.get("verify")["problems"])
+
     def test_rules(self):
         before = self.events()
         for rule in ("topp1 >= 20%", "top1 >= nan", "top1 > 3", "p50 >= 3"):
@@ -404,6 +454,9 @@ class Gates(RegistryTest):
         self.refused("TN1009", "gate", "cnn:1", "live")
         self.assertEqual(["top1 >= 20%", "interface >= champion"], self.rules("top1  >=  20%"))
         self.assertEqual(["top1 >= 20%"], self.rules("top1 >= 20%", "interface any"))
+        before = self.events()
+        self.rules("top1 >= 20%", "interface any", "--if-changed")
+        self.assertEqual(before, self.events())
         self.refused("TN1007", "promote", "cnn:1", "live")
         self.assertEqual([], self.get("gate", "cnn@live", "--no-rules")["rules"])
         self.get("promote", "cnn:1", "live")

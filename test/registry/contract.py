@@ -215,6 +215,23 @@ class Contract:
         self.sql("UPDATE token SET role = 'admin' WHERE name = 'a-read'")
         self.refused("TN1011", "verify", token=admin)
 
+    def test_tags(self):
+        """What is said of a version later: in the history alone, by version and by object."""
+        for file in ("a.txt", "b.txt"):
+            self.push("data", file)
+        self.get("promote", "data:1", "live")
+        self.assertEqual({"checked": "a=b", "who": "me"}, self.get("tag", "data@live", "checked=a=b", "who=me")["tags"])
+        self.assertEqual({"checked": "no"}, self.get("tag", "data:1", "who=", "checked=no")["tags"])
+        self.get("tag", "data", "x=y", "--object")
+        listed = self.get("list", "data")
+        self.assertEqual(({"x": "y"}, [{}, {"checked": "no"}]), (listed["tags"], [row["tags"] for row in listed["versions"]]))
+        self.assertEqual({"checked": "no"}, self.get("show", "data:1")["tags"])
+        self.refused("TN1003", "tag", "data:7", "a=b")
+        self.refused("TN1003", "tag", "none", "a=b", "--object")
+        self.refused("TN0105", "tag", "data:1", "a")
+        self.refused("TN1004", "tag", "data:1", "a=\n")
+        self.assertSound()
+
     def test_namespaces(self):
         """Who has a role for a namespace sees and does nothing beyond it."""
         admin = self.get("token", "add", "root", "--role", "admin")["token"]

@@ -15,13 +15,14 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import keys  # noqa: E402
 import places  # noqa: E402
 import shared  # noqa: E402
 
 TABLES = {"blob": ["hash"], "object": ["name"], "version": ["object", "number"], "alias": ["object", "name"], "event": ["id"], "rule": ["object", "alias", "position"], "token": ["name"],
-          "part": ["object", "number", "path"], "removal": ["hash"]}
+          "part": ["object", "number", "path"], "removal": ["hash"], "tag": ["key", "value", "created", "object", "version"], "metric": ["object", "version", "name"]}
 FREE = {("token", "used"), ("removal", "since")}  # when a token was used last, and how much gc has removed, is no event
-TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path")
+TEXTS = ("hash", "name", "kind", "object", "blob", "file", "facts", "note", "by", "action", "alias", "detail", "previous", "text", "role", "path", "key")
 
 
 EVERY = 4 if os.environ.get("TENON_ALL_EDITS", "") == "" else 1  # of those of data in PostgreSQL, which takes a second for each three
@@ -50,6 +51,10 @@ class Edits:
             self.get("promote", f"cnn:{number}", "live")
         self.refused("TN1007", "gate", "cnn:4", "live")
         self.get("rollback", "cnn@live")
+        keys.pair(self.folder / "mine")
+        self.get("gate", "cnn@safe", "--rule", "signature mine.pub.pem")
+        self.get("sign", "cnn:1", "--key", "mine.pem")
+        self.get("promote", "cnn:1", "safe")
         self.push("old", "a.txt")
         self.push("old", "b.txt")
         self.get("gc", "--keep", "1")
@@ -82,7 +87,7 @@ class Edits:
             columns = self.columns(table)
             for column in columns:
                 if (table, column) not in FREE:
-                    value = f'"{column}" || \'x\'' if column in TEXTS else f'"{column}" + 1000'
+                    value = f'"{column}" || \'x\'' if column in TEXTS or (table, column) == ("tag", "value") else f'"{column}" + 1000'
                     yield f"{table}.{column}", f'UPDATE {table} SET "{column}" = {value}'
             yield f"rows of {table} gone", f"DELETE FROM {table}"
             first = {name: f'"{name}" || \'x\'' if name in TEXTS else f'"{name}" + 1000' for name in key[-1:]}
@@ -105,7 +110,7 @@ class Edits:
         self.edit(f'INSERT INTO event (id, time, "by", action, object, version, alias, origin, detail, previous, hash) VALUES ({values}); {more}')
 
     def forged_events(self):
-        to = lambda version: f"UPDATE alias SET version = {version} WHERE object = 'cnn'"
+        to = lambda version: f"UPDATE alias SET version = {version} WHERE object = 'cnn' AND name = 'live'"
         live = {"alias": "live", "detail": {"reason": ""}}
         figures = json.loads(self.rows("SELECT detail FROM event WHERE action = 'gate' ORDER BY id DESC LIMIT 1")[0][0])
         passed = dict(figures, verdict="passed", champion=2)
@@ -113,6 +118,13 @@ class Edits:
         yield "a promotion that the gate refused", lambda: self.forge("promote", 4, origin=2, more=to(4), **live)
         yield "a promotion to what never was", lambda: self.forge("promote", 77, origin=2, more=to(77), **live)
         yield "a promotion of what gc deleted", lambda: self.forge("promote", 1, name="old", more="INSERT INTO alias VALUES ('old', 'live', 1)", **live)
+        yield "a promotion of what nobody signed", lambda: self.forge("promote", 2, alias="safe", origin=1, detail=live["detail"], more="UPDATE alias SET version = 2 WHERE name = 'safe'")
+        key = json.loads(self.rows("SELECT detail FROM event WHERE action = 'rules' AND alias = 'safe'")[0][0])["rules"][0]
+        other = key[:-10] + key[-10:].swapcase()
+        yield "a rule of a key that is none", lambda: self.forge("rules", 0, alias="safe", detail={"rules": [other]}, more=f"UPDATE rule SET text = '{other}' WHERE alias = 'safe'")
+        for rules in (["loads"], ["loads", "machine = this"]):
+            yield "a rule to load what is no engine", lambda rules=rules: self.forge("rules", 0, alias="other", detail={"rules": rules}, more=" ".join(
+                f"INSERT INTO rule VALUES ('cnn', 'other', {index}, '{text}');" for index, text in enumerate(rules)))
         yield "a promotion from elsewhere", lambda: self.forge("promote", 3, origin=1, more=to(3), **live)
         yield "a rollback to where it never was", lambda: self.forge("rollback", 3, origin=2, more=to(3), **live)
         for who in ("stranger", "a-read", "a-push", "b-push"):
@@ -134,6 +146,8 @@ class Edits:
         yield "a token twice", lambda: self.forge("token", 0, name="", detail={"name": "root", "role": "read", "hash": "0", "created": 1})
         yield "a revocation of what never was", lambda: self.forge("revoke", 0, name="", detail={"name": "x"})
         yield "a signature of what never was", lambda: self.forge("sign", 77, detail={"bundle": "{}"})
+        yield "a tag of what never was", lambda: self.forge("tag", 77, detail={"tags": {"a": "b"}})
+        yield "a tag by whoever reads", lambda: self.forge("tag", 1, by="a-read", detail={"tags": {"a": "b"}})
         yield "an unknown action", lambda: self.forge("bless", 1)
 
     def file_edits(self):

@@ -135,13 +135,22 @@ class Ledger:
         return faults
 
 
+def said(work, chance, longest, planted):
+    """Waits for the moment of a kill, and gives what the driver said until then: mostly while it works; sometimes while it starts, and
+    makes the registry. A planted fault is met where something was acknowledged that is not on the disk, however slow the machine is.
+    """
+    lines = [work.stdout.readline() if planted or chance.random() < 0.8 else ""]
+    while planted and lines[-1] and not lines[-1].startswith("push "):
+        lines.append(work.stdout.readline())
+    time.sleep(chance.uniform(0, longest))
+    return "".join(lines)
+
+
 def cycle(disk, ledger, scratch, chance, cuts):
     """Work, a kill, perhaps a power cut; the faults that are found."""
     environment = disk.environment() if cuts or disk.drop else None
     work = subprocess.Popen([DRIVER, "work", disk.real / "r", scratch, str(chance.getrandbits(63))], stdout=subprocess.PIPE, text=True, env=environment)
-    # Mostly while it works; sometimes while it starts, and makes the registry.
-    first = work.stdout.readline() if chance.random() < 0.8 else ""
-    time.sleep(chance.uniform(0, 0.06))
+    first = said(work, chance, 0.06, disk.drop)
     work.kill()
     faults = ledger.read(first + work.communicate()[0])
     if cuts:
@@ -169,12 +178,13 @@ def campaign(cycles, cuts, seed, drop="", fresh=25):
     return done, []
 
 
-def shared_cycle(servers, where, ledger, scratch, chance, kills_server):
+def shared_cycle(servers, where, ledger, scratch, chance, kills_server, planted=False):
     """Work over PostgreSQL and S3, and a kill of the process or of the database; the faults that are found."""
     environment = dict(os.environ, **servers.environment, XDG_CACHE_HOME=str(scratch))
+    if planted:
+        servers.postgres.hold_log()
     work = subprocess.Popen([DRIVER, "work", where, scratch, str(chance.getrandbits(63))], stdout=subprocess.PIPE, text=True, env=environment)
-    first = work.stdout.readline() if chance.random() < 0.8 else ""
-    time.sleep(chance.uniform(0, 0.3))
+    first = said(work, chance, 0.3, planted)
     if kills_server:
         servers.postgres.stop()
         servers.postgres.start()
@@ -195,7 +205,7 @@ def shared_campaign(servers, cycles, kills_server, seed, late=False, fresh=25):
             where, ledger = servers.postgres.url(servers.query(f"k{seed}_{done}_{int(kills_server)}{int(late)}"), proxy.folder if late else None), Ledger(("TN1013:",))
             with tempfile.TemporaryDirectory() as scratch:
                 for _ in range(min(fresh, cycles - done)):
-                    faults = shared_cycle(servers, where, ledger, pathlib.Path(scratch), chance, kills_server)
+                    faults = shared_cycle(servers, where, ledger, pathlib.Path(scratch), chance, kills_server, late)
                     done += 1
                     if faults:
                         return done, faults
@@ -220,8 +230,8 @@ class SharedKills(unittest.TestCase):
         self.assertEqual([], faults, f"in cycle {done}")
 
     def test_planted(self):
-        done, faults = shared_campaign(self.servers, 15, True, 6, late=True)
-        self.assertTrue(faults, f"nothing was found in {done} cycles")
+        _, faults = shared_campaign(self.servers, 1, True, 6, late=True)
+        self.assertRegex("\n".join(faults), "was acknowledged with .* and is None")
 
 
 class Kills(unittest.TestCase):

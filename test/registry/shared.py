@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,7 +49,7 @@ class Postgres:
         if self.user:
             shutil.chown(self.folder, self.user, self.user)
         self.folder.chmod(0o755)
-        self.data = self.folder / "data"
+        self.data, self.log_writer = self.folder / "data", None
         self.program("initdb", "-D", self.data, "-A", "trust", "-U", "tenon", "-E", "UTF8", "--locale=C", "--no-sync")
         self.start()
         self.sql("CREATE DATABASE registry", database="postgres")
@@ -58,12 +59,23 @@ class Postgres:
         subprocess.run([PROGRAMS[-1] / name, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **more)
 
     def start(self):
-        # Without what a registry must ask for itself: a commit that waits for the disk.
+        # Without what a registry must ask for itself: a commit that waits for the disk. Nothing else writes its log on the way.
         self.program("pg_ctl", "-D", self.data, "-l", self.folder / "log", "-w", "-s", "-o",
-                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s", "start")
+                     f"-k {self.folder} -c listen_addresses= -c shared_buffers=32MB -c synchronous_commit=off -c wal_writer_delay=10s "
+                     "-c wal_buffers=16MB -c bgwriter_lru_maxpages=0 -c autovacuum=off -c recovery_init_sync_method=syncfs", "start")
+
+    def hold_log(self):
+        """Until `stop` only a commit that waits for the disk comes to it."""
+        self.log_writer = int(self.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"))
+        os.kill(self.log_writer, signal.SIGSTOP)
 
     def stop(self, mode="immediate"):
-        self.program("pg_ctl", "-D", self.data, "-m", mode, "-w", "-s", "stop")
+        self.program("pg_ctl", "-D", self.data, "-m", mode, "-W", "-s", "stop")
+        if self.log_writer:  # the first that it does when it goes on is to end
+            os.kill(self.log_writer, signal.SIGQUIT)
+            os.kill(self.log_writer, signal.SIGCONT)
+            self.log_writer = None
+        wait_until(lambda: not (self.data / "postmaster.pid").exists(), "the end of PostgreSQL", 60)
 
     def sql(self, text, database="registry", user="tenon"):
         """What psql prints; CalledProcessError where the server refuses."""
@@ -167,7 +179,7 @@ class ObjectProxy(http.server.ThreadingHTTPServer):
 
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
-        self.store, self.faults, self.stays, self.requests, self.pause = store, [], False, [], 0
+        self.store, self.faults, self.stays, self.requests, self.ranges, self.pause = store, [], False, [], [], 0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -198,6 +210,7 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.requests.append((self.command, self.path))
+        self.server.ranges.append((self.command, self.path, self.headers.get("Range")))
         fault = self.server.fault()
         if fault in ("cut", "gone"):
             time.sleep(2 if fault == "gone" else 0)
@@ -224,7 +237,7 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
 
     def reply(self, status, content, most=None, headers=None):
         self.send_response(status)
-        for name in ("ETag",):
+        for name in ("ETag", "Content-Range"):
             if headers and headers[name]:
                 self.send_header(name, headers[name])
         if self.command == "HEAD" and headers and headers["Content-Length"]:

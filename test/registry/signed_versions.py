@@ -93,6 +93,34 @@ class Versions(VersionTest):
         self.assertTrue(self.get("push", "cnn", "cnn.tenon", "--sign", "other.pem")["existing"])
         self.assertEqual(2, len(self.get("show", "cnn:1")["signatures"]))
 
+    def test_rule(self):
+        """An alias that asks for signatures keeps the keys and not where they lie: who overwrites the file changes nothing."""
+        for name in SHAPES:
+            self.get("push", "cnn", f"{name}.tenon")
+        shutil.copy(self.folder / "mine.pub.pem", self.folder / "rule.pem")
+        self.assertRegex("".join(self.get("gate", "cnn@live", "--rule", "signature rule.pem", "--rule", "interface any")["rules"]), r"^signature = key [0-9a-f]{16} \S+$")
+        shutil.copy(self.folder / "other.pub.pem", self.folder / "rule.pem")
+        self.refused("TN1015", "registry", "gate", "cnn:1", "live")
+        self.refused("TN1015", "registry", "promote", "cnn:1", "live")
+        self.get("sign", "cnn:1", "--key", "other.pem")
+        self.assertIn("asks for a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
+        self.get("sign", "cnn:1", "--key", "mine.pem")
+        self.get("promote", "cnn:1", "live")
+        both = (self.folder / "mine.pub.pem").read_text() + (self.folder / "other.pub.pem").read_text()
+        (self.folder / "rule.pem").write_text(both)
+        self.get("gate", "cnn@live", "--rule", "signature rule.pem", "--rule", "size <= 1GiB", "--rule", "interface any")
+        self.get("sign", "cnn:2", "--key", "other.pem")
+        self.refused("TN1007", "registry", "promote", "cnn:2", "live")
+        self.assertEqual("passed", self.get("gate", "cnn:2", "live")["verdict"])
+        self.get("promote", "cnn:2", "live")  # one of the keys of a file is enough; of two rules both are asked
+        self.get("gate", "cnn@next", "--rule", "signature mine.pub.pem", "--rule", "signature other.pub.pem", "--rule", "interface any")
+        self.refused("TN1015", "registry", "promote", "cnn:2", "next")
+        self.get("promote", "cnn:1", "next")
+        self.assertEqual([], self.get("verify")["problems"])
+        authority(self.folder)
+        for path, code in (("mine.pem", "TN1017"), ("authority.pem", "TN1017"), ("nothing.pem", "TN0101")):
+            self.refused(code, "registry", "gate", "cnn@live", "--rule", f"signature {path}")
+
     def test_elsewhere(self):
         """A signature that was made elsewhere is taken in, and one that is here can be verified elsewhere."""
         authority(self.folder)

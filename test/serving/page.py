@@ -16,7 +16,7 @@ import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import browser  # noqa: E402
-from server import SOURCE, TENON, Server, ServingTest, compile_cnn  # noqa: E402
+from server import CNN, SOURCE, TENON, Server, ServingTest, compile_cnn  # noqa: E402
 from traffic import SIZE, write_version  # noqa: E402
 
 HOSTILE = "<img src=x onerror=window.broken=1>\u202eevil"
@@ -85,6 +85,9 @@ class PageTest(ServingTest):
                 self.fail(f"{selector} has no '{part}' but: {self.text(selector)}")
             time.sleep(0.05)
 
+    def choose(self, selector, value, event="change"):
+        self.see(f"(() => {{ const element = document.querySelector({json.dumps(selector)}); element.value = {json.dumps(value)}; element.dispatchEvent(new Event('{event}')); }})()")
+
     def tab_to(self, selector, most=60, shift=False):
         """Presses Tab until that has the focus, which is seen; gives what had it in between."""
         passed = []
@@ -112,7 +115,7 @@ class Shown(PageTest):
         self.open(self.server)
         self.await_text("#state", "not ready")
         self.await_text("#model-rows", "not ready")
-        self.assertIn("TN0", self.text("#model-rows small"))  # those that are not ready come first
+        self.assertIn("TN0", self.text("#model-rows td small"))  # those that are not ready come first
         self.assertEqual("ready", self.text('[data-key="cnn/1"] .chip').strip())
         before = self.status()["models"]["cnn"]["versions"]["1"]
         for _ in range(30):
@@ -334,14 +337,37 @@ class Many(PageTest):
             os.link(self.folder / "one/m/1/model.tenon", self.folder / f"many/model{i:02}.tenon")
         with Server(self.folder / "many") as server:
             self.open(server, width=400)
-            self.await_text("#more", "50 of 60 versions")
+            self.await_text("#more", "1 to 50 of 60 versions")
             self.assertEqual(50, self.see("document.querySelectorAll('#model-rows tr').length"))
             server.post("/v2/repository/models/model59/unload")
             self.tab_to("#filter")
             self.browser.type("L59")
-            self.assertEqual("1 of 60 versions; those that are not ready come first.", self.text("#more"))
+            self.await_text("#more", "1 to 1 of 1 found versions, of 60")
             self.await_text("#model-rows", "unloaded")
             self.assertLessEqual(self.see("document.documentElement.scrollWidth"), 400)
+            self.choose("#filter", "", "input")
+            self.await_text("#more", "1 to 50 of 60 versions")
+            self.tab_to("#next")
+            self.browser.press("Enter")
+            self.await_text("#more", "51 to 60 of 60 versions")
+            self.assertEqual([False, True], self.see("[document.getElementById('previous').disabled, document.getElementById('next').disabled]"))
+            self.choose("#filter-state", "unavailable")
+            self.await_text("#more", "1 to 1 of 1 found versions, of 60")
+            self.choose("#filter-state", "")
+            for model, count in (("model33", 3), ("model07", 2)):
+                for _ in range(count):
+                    server.post(f"/v2/models/{model}/infer", {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1] * 4}]})
+            self.choose("#order", "traffic")
+            self.await_text("#model-rows tr:first-child", "model33")
+            self.await_text("#model-rows tr:nth-child(2)", "model07")
+            # What it asks for is one page, and not more for more models.
+            asked = [address.split("/v2/", 1)[1] for address in self.browser.requests if "/v2/" in address and not address.endswith("/drift")]
+            self.assertEqual({"tenon/status"}, {address.split("?")[0] for address in asked})
+            status = json.loads(server.get("/v2/tenon/status?find=model0&order=name&first=2&count=3")[1])
+            self.assertEqual((["model02", "model03", "model04"], 10, 60), ([row["name"] for row in status["index"]], status["found"], status["all"]))
+            self.assertEqual((5, 3), (status["totals"]["ok"], len(status["models"])))
+            for query in ("first=-1", "count=201", "order=size", "state=on", "find=%G1", "page=2"):
+                self.assertIn("TN0806", server.get(f"/v2/tenon/status?{query}")[1].decode(), query)
 
 
 class Token(PageTest):
@@ -379,10 +405,11 @@ class Promotions(PageTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.registry("push", "model", CNN)
         for version, target in ((1, "cpu:avx2"), (2, "cpu:avx2,cpu:avx512"), (3, "cpu:avx2")):  # the second is larger
             path = cls.folder / f"{version}.tenon"
             compile_cnn(path, "--target", target, "--shape", f"image:[1..{63 + version}]x1x28x28")
-            cls.registry("push", "cnn", path, "--note", "<b>note</b>")
+            cls.registry("push", "cnn", path, "--note", "<b>note</b>", *(("--parent", "model:1") if version == 1 else ()))
         cls.registry("promote", "cnn:1", "live")
         cls.registry("gate", "cnn@live", "--rule", "size <= champion + 1%", "--rule", "interface any")
         for version in (2, 3):
@@ -404,6 +431,11 @@ class Promotions(PageTest):
         with self.serve() as server:
             self.open(server)
             self.await_text("#registry-info", "It is at version 1. The gate asks for size <= champion + 1%.")
+            self.see("document.getElementById('lineage-details').open = true")
+            self.await_text("#lineage", "cnn:1")
+            self.assertEqual(["cnn:1", "model:1"], self.see("[...document.querySelectorAll('#lineage text:not(.state)')].map((text) => text.textContent)"))
+            self.assertIn("cnn:1 has model:1 as parent", self.see("document.querySelector('#lineage svg').getAttribute('aria-label')"))
+            self.see("document.getElementById('lineage-details').open = false")
             self.assertEqual([("3", ""), ("2", ""), ("1", "serves")], [(self.text(f'{row} th > span'), self.text(f"{row} th > .chip")) for row in (f"#version-rows > :nth-child({i})" for i in (1, 2, 3))])
             self.assertEqual("<b>note</b>", self.text("#version-rows th small"))
             self.assertIn("passed", self.text('#version-rows > [data-key="3"]'))

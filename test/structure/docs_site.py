@@ -16,7 +16,6 @@ LONGEST = 12_000
 LONG = {
     "api/c.md", "api/python.md", "ops/tn.md",  # generated
     "measurements/2026-11-27-optimizers.md", "measurements/appendix.md",
-    "platform.md",
 }
 # What stands for a page, pages that tests plant, and onnx's own.
 NO_PAGES = {"docs/errors/TNnnnn.md", "docs/measurements/DATE-programs.md", "docs/measurements/DATE-real-models.md", "docs/none.md", "docs/products.md", "docs/other.md", "docs/Changelog.md", "docs/Versioning.md"}

@@ -18,7 +18,7 @@ from ._errors import (
 )  # fmt: skip
 
 if TYPE_CHECKING:  # imported when they are first used: see __getattr__
-    from . import compare, drift, mlflow, onnxruntime, passes, pipeline, prune, ray_serve
+    from . import compare, drift, mlflow, onnxruntime, passes, pipeline, prune, ray_serve, registry
     from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
     from ._graph import Graph, graph
@@ -34,7 +34,7 @@ __all__ = [
     "inspect", "load", "prune", "quantize", "report", "reset", "tune",
 ]  # fmt: skip
 
-_SUBMODULES = ("compare", "drift", "mlflow", "onnxruntime", "passes", "pipeline", "prune", "ray_serve", "torch")
+_SUBMODULES = ("compare", "drift", "mlflow", "onnxruntime", "passes", "pipeline", "prune", "ray_serve", "registry", "torch")
 
 
 def __getattr__(name):

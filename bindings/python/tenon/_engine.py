@@ -522,11 +522,16 @@ def _shape_text(shape: tuple) -> str:
 @door
 def load(source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
          verify: bool = True, threads: int = 0) -> Engine:  # fmt: skip
-    """Opens an engine file, or one in memory.
+    """Opens an engine file, one in memory, or a version of a registry.
 
+    source: a path, the bytes of one, or "registry:NAME@ALIAS" or "registry:NAME:VERSION" of $TENON_REGISTRY (see `tenon.registry`).
     variant: CPU level or GPU architecture to use instead of the best one that this machine runs.
     gpu: number of the GPU, as NVIDIA's driver counts. verify: compare the weights with their hashes first.
     threads: CPU threads that work on a run; 0 means all that are usable.
     An engine holds native code: open only engines from sources whose programs you would run.
     """
+    if isinstance(source, str) and source.startswith("registry:"):
+        from . import registry
+
+        source = registry.file_of(source)
     return Engine(source, variant=variant, gpu=gpu, verify=verify, threads=threads)

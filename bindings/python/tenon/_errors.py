@@ -121,6 +121,11 @@ def take(status: int) -> Error:
     return error
 
 
+def made(code: int, id: str, text: str, hint: str) -> Error:
+    """The exception for an error of the command line or of a server."""
+    return _CLASSES.get(code, InternalError)(f"{id}: {text}" + (f" ({hint})" if hint else ""), id, hint)
+
+
 def check(status: Optional[int]) -> None:
     if status:
         raise take(status)

@@ -21,6 +21,11 @@ class ModelFile:
         self.shapes: Sequence[str] = []
         if isinstance(model, (str, os.PathLike)):
             self.path = os.fspath(model)
+            # Of another registry the compiler's side reads it itself.
+            if self.path.startswith("registry:") and os.environ.get("TENON_REGISTRY", "").startswith(("http://", "https://")):
+                from . import registry
+
+                self.path = registry.file_of(self.path)
         elif isinstance(model, (bytes, bytearray, memoryview)):
             self.path = os.path.join(scratch, "model.pt2" if bytes(model[:2]) == b"PK" else "model.onnx")
             with open(self.path, "wb") as file:

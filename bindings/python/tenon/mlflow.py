@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ._errors import BadInputError, usage
 
@@ -50,24 +50,28 @@ def fetch(uri: str, folder: str, *, tracking_uri: Optional[str] = None) -> Dict[
         place = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{named[1]}/{version.version}", dst_path=scratch)
         model = _model_of(place, uri)
         os.makedirs(folder, exist_ok=True)
-        base = os.path.dirname(model)
-        for name in os.listdir(base):  # what lies beside it may be its weights
-            source = os.path.join(base, name)
-            if os.path.isfile(source) and name not in ("MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt"):
-                shutil.copyfile(source, os.path.join(folder, name))
+        for source in _with_weights(model):
+            shutil.copyfile(source, os.path.join(folder, os.path.basename(source)))
     metrics = client.get_run(version.run_id).data.metrics if version.run_id else {}
     return {"model": os.path.join(folder, os.path.basename(model)), "name": named[1], "version": str(version.version), "run": version.run_id, "metrics": dict(metrics)}
 
 
-def _model_of(place: str, uri: str) -> str:
+def _model_of(place: str, uri: str, endings: Tuple[str, ...] = (".onnx", ".pt2")) -> str:
     """The one file under `place` that Tenon reads."""
-    found = sorted(os.path.join(base, name) for base, _, names in os.walk(place) for name in names if name.endswith((".onnx", ".pt2")))
+    found = sorted(os.path.join(base, name) for base, _, names in os.walk(place) for name in names if name.endswith(endings))
     if len(found) == 1:
         return found[0]
     files = [name for _, _, names in os.walk(place) for name in names]
-    what = f"{len(found)} models" if found else f"no .onnx or .pt2 among {', '.join(sorted(files)[:8]) or 'no files'}"
+    what = f"{len(found)} models" if found else f"no {' or '.join(endings)} among {', '.join(sorted(files)[:8]) or 'no files'}"
     hint = "log the model by mlflow.onnx.log_model, or its file by log_artifact"
     raise BadInputError(f"TN0105: '{uri}' has {what} ({hint})", "TN0105", hint)
+
+
+def _with_weights(model: str) -> List[str]:
+    """The model, and what lies beside it but for MLflow's own files: it may be its weights."""
+    base = os.path.dirname(model)
+    beside = [os.path.join(base, name) for name in sorted(os.listdir(base)) if name not in ("MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt")]
+    return [model, *(path for path in beside if path != model and os.path.isfile(path))]
 
 
 def publish(

@@ -3,7 +3,7 @@
 const kModelColumns = ["Model", "Version", "State", "Share", "Requests/s", "Lost/s", "p50", "p99", "Waiting", "Memory"];
 const kMaxRows = 50;
 const kTokenKey = "tenon.token";
-const page = {isPaused: false, isReachable: true, status: null, states: new Map(), timer: 0};
+const page = {isPaused: false, first: 0, status: null, states: new Map(), timer: 0};
 
 class ServerError extends Error {
   constructor(status, message) {
@@ -26,20 +26,22 @@ async function ask(path, sent) {
   return value;
 }
 
+/** One page of what a person looks for: the server finds and orders, so that a thousand models cost what fifty do. */
+function statusPath() {
+  const asked = {find: byId("filter").value, state: byId("filter-state").value, order: byId("order").value, chosen: byId("chosen").value, first: page.first, count: kMaxRows};
+  return `v2/tenon/status?${Object.entries(asked).filter(([, value]) => value !== "").map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&")}`;
+}
+
 /** What the table has of a version. Weights may be of versions that went. */
 function rowsOf(status) {
-  const servingOf = new Map();
-  for (const {name, version} of status.index.filter((row) => row.state === "READY")) {
-    servingOf.set(name, [...(servingOf.get(name) ?? []), Number(version)]);
-  }
-  return status.index.map(({name, version, state, reason}) => {
+  return status.index.map(({name, version, state, reason, labels}) => {
     const {traffic, versions} = status.models[name], info = versions[version];
-    const serving = servingOf.get(name) ?? [];
+    const serving = Object.entries(versions).filter(([, each]) => each.serving).map(([number]) => Number(number));
     const weights = Object.entries(traffic.weights).filter(([number]) => serving.includes(Number(number)));
     const sum = weights.reduce((all, [, weight]) => all + weight, 0);
     const share = sum > 0 ? (traffic.weights[version] ?? 0) / sum : Number(version) === Math.max(...serving) ? 1 : 0;
     const isShadow = traffic.shadow === version;
-    return {key: `${name}/${version}`, name, version, state: info?.cold ? "COLD" : state, reason, share, info, shadow: isShadow ? traffic.shadow_stats : null};
+    return {key: `${name}/${version}`, name, version, state: info?.cold ? "COLD" : state, reason, labels, share, info, shadow: isShadow ? traffic.shadow_stats : null};
   });
 }
 
@@ -53,14 +55,16 @@ const kStates = {READY: ["good", "ready"], COLD: ["idle", "cold"], LOADING: ["bu
 
 function buildModel() {
   const row = makeRow(kModelColumns);
+  row.children[0].append(make("span"), " ", make("small"));
   row.children[2].append(make("span", {class: "chip"}), " ", make("small"), " ", make("small"));
   return row;
 }
 
-function updateModel(row, {key, name, version, state, reason, share, info, shadow}) {
+function updateModel(row, {key, name, version, state, reason, labels, share, info, shadow}) {
   const cells = row.children, point = samples.latest.get(key);
   const [kind, word] = reason === "unloaded" ? ["idle", "unloaded"] : kStates[state] ?? ["idle", state];
-  setText(cells[0], visible(name));
+  setText(cells[0].children[0], visible(name));
+  setText(cells[0].children[1], labels.map(visible).join(" "));
   setText(cells[1], version || "–");
   const [chip, why, shadowed] = cells[2].children;
   showChip(chip, kind, word);
@@ -72,16 +76,15 @@ function updateModel(row, {key, name, version, state, reason, share, info, shado
 }
 
 function showModels(status) {
-  const rows = rowsOf(status), wanted = byId("filter").value.toLowerCase();
-  byId("filter-label").hidden = rows.length <= 10;
-  const found = rows.filter((row) => row.name.toLowerCase().includes(wanted));
-  const isBad = (row) => row.state === "UNAVAILABLE" && row.reason !== "unloaded";
-  const shown = [...found.filter(isBad), ...found.filter((row) => !isBad(row))].slice(0, kMaxRows);
-  showList(byId("model-rows"), shown, (row) => row.key, buildModel, updateModel);
-  byId("more").hidden = shown.length === rows.length;
-  setText(byId("more"), `${whole(shown.length)} of ${whole(rows.length)} versions; those that are not ready come first.`);
-  const names = Object.keys(status.models);
-  showList(byId("chosen"), ["", ...names], (name) => name, (name) => make("option", {value: name}, name ? visible(name) : "all models"), () => {});
+  const rows = rowsOf(status);
+  byId("filter-form").hidden = status.all <= 10;
+  showList(byId("model-rows"), rows, (row) => row.key, buildModel, updateModel);
+  byId("pages").hidden = rows.length === status.all;
+  byId("previous").disabled = page.first === 0;
+  byId("next").disabled = page.first + rows.length >= status.found;
+  const matching = status.found === status.all ? "versions" : `found versions, of ${whole(status.all)}`;
+  setText(byId("more"), rows.length > 0 ? `${whole(page.first + 1)} to ${whole(page.first + rows.length)} of ${whole(status.found)} ${matching}` : `none of ${whole(status.all)} versions`);
+  showList(byId("chosen"), ["", ...Object.keys(status.models)], (name) => name, (name) => make("option", {value: name}, name ? visible(name) : "all models"), () => {});
   rows.filter((row) => page.states.has(row.key) && page.states.get(row.key) !== row.state).forEach((row) => say(`${visible(row.name)} version ${row.version} is ${kStates[row.state]?.[1] ?? row.state}`));
   page.states = new Map(rows.map((row) => [row.key, row.state]));
 }
@@ -154,7 +157,10 @@ async function poll() {
   clearTimeout(page.timer);
   let mayGoOn = true;
   try {
-    const status = await ask("v2/tenon/status");
+    const path = statusPath(), status = await ask(path);
+    if (path !== statusPath()) {
+      return; // something else is looked for by now, and asked for
+    }
     showStatus(status);
     await askRegistry(status.registry);
     await askDrift(Object.keys(status.models));
@@ -172,8 +178,23 @@ async function poll() {
 
 makeHead(byId("model-head"), kModelColumns);
 makeHead(byId("version-head"), kVersionColumns);
-byId("chosen").onchange = (event) => showCharts(event.target.value);
-byId("filter").oninput = () => showModels(page.status);
+byId("chosen").onchange = (event) => {
+  showCharts(event.target.value);
+  poll(); // for its registry
+};
+const showPage = (first) => {
+  page.first = Math.max(0, first);
+  poll();
+};
+byId("filter").oninput = () => {
+  clearTimeout(page.typing);
+  page.typing = setTimeout(() => showPage(0), 200); // not at each letter
+};
+byId("filter-state").onchange = byId("order").onchange = () => showPage(0);
+byId("filter-form").onsubmit = (event) => event.preventDefault();
+byId("previous").onclick = () => showPage(page.first - kMaxRows);
+byId("next").onclick = () => showPage(page.first + kMaxRows);
+byId("lineage-details").ontoggle = askLineage;
 byId("rollback").onclick = () => confirmMove({action: "rollback"});
 byId("confirm-cancel").onclick = () => byId("confirm").close();
 byId("pause").onclick = () => {

@@ -59,7 +59,8 @@ function showRegistry(info) {
   registry.shown = info;
   byId("registry").hidden = false;
   setText(byId("registry-title"), `Registry: ${aliasText()}`);
-  const rules = info.rules.length > 0 ? `The gate asks for ${info.rules.map(visible).join("; ")}.` : "The alias has no gate.";
+  const asked = [...info.rules, ...info.signers.map((signer) => `a signature of ${signer}`)];
+  const rules = asked.length > 0 ? `The gate asks for ${asked.map(visible).join("; ")}.` : "The alias has no gate.";
   setText(byId("registry-info"), `${info.version > 0 ? `It is at version ${info.version}.` : "It is at no version."} ${rules}`);
   showList(byId("version-rows"), info.versions, (version) => String(version.version), buildVersion, updateVersion);
   showList(byId("history"), info.events, (event) => String(event.id), () => make("li", {}, make("time"), " ", make("span")), (item, event) => {
@@ -76,6 +77,7 @@ async function askRegistry(reference) {
   registry.reference = reference;
   try {
     showRegistry(await ask(registryPath("history")));
+    await askLineage();
     setText(byId("registry-problem"), "");
   } catch (error) {
     byId("registry").hidden = false;

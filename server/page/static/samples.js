@@ -32,10 +32,10 @@ function addTo(totals, key, version) {
 
 function totalsOf(status) {
   const totals = new Map();
-  totals.set("", emptyTotal());
+  totals.set("", status.totals);
   for (const [model, {versions}] of Object.entries(status.models)) {
     for (const [number, version] of Object.entries(versions)) {
-      ["", model, `${model}/${number}`].forEach((key) => addTo(totals, key, version));
+      [model, `${model}/${number}`].forEach((key) => addTo(totals, key, version));
     }
   }
   return totals;
@@ -56,17 +56,18 @@ function quantile(now, before, share) {
   return null;
 }
 
-function pointOf(key, now, earlier) {
-  const before = earlier.totals.get(key) ?? {};
+/** Of a key that was not asked for before there is nothing to compare with. */
+function pointOf(key, now, kept) {
+  const earlier = kept.find(({totals}) => totals.has(key)), before = earlier.totals.get(key);
   const seconds = (now.time - earlier.time) / 1000;
   const total = now.totals.get(key);
-  const grown = (name) => (seconds > 0 ? (total[name] - (before[name] ?? 0)) / seconds : null);
+  const grown = (name) => (seconds > 0 ? (total[name] - before[name]) / seconds : null);
   const point = {time: now.time, ok: grown("ok"), lost: null};
   if (seconds > 0) {
     point.lost = grown("rejected") + grown("timed_out") + grown("failed");
   }
   for (const name of kHistograms) {
-    point[name] = [0.5, 0.99].map((share) => (seconds > 0 ? quantile(total[name], before[name] ?? [], share) : null));
+    point[name] = [0.5, 0.99].map((share) => (seconds > 0 ? quantile(total[name], before[name], share) : null));
   }
   return point;
 }
@@ -81,13 +82,13 @@ function takeSample(status) {
   samples.bounds = status.bounds_us;
   const now = {time: status.time, totals: totalsOf(status)};
   samples.totals.push(now);
-  const earlier = samples.totals[0];
+  const kept = samples.totals;
   samples.totals = samples.totals.slice(-kWindow);
   samples.latest.clear();
   for (const key of now.totals.keys()) {
-    const point = pointOf(key, now, earlier);
+    const point = pointOf(key, now, kept);
     samples.latest.set(key, point);
-    if (!key.includes("/")) {
+    if (key === "" || key in status.models) { // not of each version
       const series = samples.series.get(key) ?? [];
       series.push(point);
       samples.series.set(key, series.slice(-kKept));

@@ -2,6 +2,8 @@
 
 #include "tools/tenon/cli/Options.h"
 
+#include "tools/tenon/inputs/Units.h"
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -72,6 +74,32 @@ void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range
           },
           description)
       ->type_name(fmt::format("{}..{}", range.low, range.high));
+}
+
+void addBytes(CLI::App &command, const std::string &name, Range<uint64_t> range, uint64_t &value,
+              const std::string &description) {
+  constexpr double kKibi = 1024;
+  static constexpr Unit kSizes[] = {{"KiB", kKibi},
+                                    {"MiB", kKibi * kKibi},
+                                    {"GiB", kKibi * kKibi * kKibi},
+                                    {"TiB", kKibi * kKibi * kKibi * kKibi}};
+  command
+      .add_option_function<std::string>(
+          name,
+          [=, &value](const std::string &text) {
+            std::optional<uint64_t> bytes = parseNumber<uint64_t>(text);
+            if (std::optional<double> sized = numberWithUnit(text, kSizes); !bytes && sized) {
+              bytes = static_cast<uint64_t>(*sized);
+            }
+            if (!contains(range, bytes)) {
+              refuse(name, text,
+                     fmt::format("give bytes from {} to {}, as 500MiB or 20GiB", range.low,
+                                 range.high));
+            }
+            value = *bytes;
+          },
+          description)
+      ->type_name("BYTES");
 }
 
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,

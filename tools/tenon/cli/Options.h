@@ -24,6 +24,9 @@ void addOutput(CLI::App &command, std::string &path, const std::string &descript
 /// A whole number.
 void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
                const std::function<void(uint64_t)> &take, const std::string &description);
+/// Bytes, also as 500MiB or 20GiB.
+void addBytes(CLI::App &command, const std::string &name, Range<uint64_t> range, uint64_t &value,
+              const std::string &description);
 /// Seconds: "60s", "2m", or a number without a unit. `range` is in seconds, and so is `value`,
 /// whose first one is the default unless it is 0.
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,

@@ -6,6 +6,7 @@
 #include "tools/tenon/accuracy/MeasureAccuracy.h"
 #include "tools/tenon/bench/MeasureBench.h"
 #include "tools/tenon/gate/CompareInterfaces.h"
+#include "tools/tenon/gate/LoadOnce.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,6 +76,7 @@ private:
   TaskListener &listener;
   TaskListener silent; ///< of what is measured: the gate tells how far it is
   Json accuracy, besideParent, bench;
+  std::optional<Measured> loaded;
   debug::LayerReport outputs;
   std::vector<std::string> interfaces;
 };
@@ -124,6 +126,14 @@ Status Measurement::runBench() {
 }
 
 Status Measurement::run() {
+  if (needs(MetricFamily::Loads)) {
+    listener.progress("gate: load", 0);
+    loaded = loadOnce(subjects.candidate, subjects.data);
+    if (loaded->value == 0) {
+      listener.clearProgress();
+      return Status::ok(); // refused, and nothing else can be measured of it
+    }
+  }
   if (needs(MetricFamily::Share) || needs(MetricFamily::Number) || needsMemory()) {
     listener.progress("gate: accuracy", 0);
     TENON_ASSIGN(accuracy, runAccuracy(subjects.champion));
@@ -185,11 +195,17 @@ Measured Measurement::ofBytes(const Rule &rule) const {
 }
 
 std::optional<Measured> Measurement::of(const Rule &rule) const {
+  if (rule.family == MetricFamily::Loads) {
+    return loaded;
+  }
   bool hasBaseline = rule.baseline == Baseline::Champion ? hasChampion()
                      : rule.baseline == Baseline::Parent ? !subjects.parent.empty()
                                                          : true;
   if (!hasBaseline) {
     return std::nullopt;
+  }
+  if (loaded && loaded->value == 0) {
+    return exact(std::nan(""), "the engine does not load");
   }
   switch (rule.family) {
   case MetricFamily::Share:
@@ -203,6 +219,7 @@ std::optional<Measured> Measurement::of(const Rule &rule) const {
     return exact(static_cast<double>(interfaces.size()),
                  fmt::format("{}", fmt::join(interfaces, "; ")));
   case MetricFamily::Outputs:
+  case MetricFamily::Loads:
     break;
   }
   double worst = 0;

@@ -2,6 +2,7 @@
 
 #include "registry/Gate.h"
 #include "registry/Sha256.h"
+#include "registry/signing/PublicKeys.h"
 #include "support/files/FileError.h"
 #include "support/files/MappedFile.h"
 #include "support/files/ScratchFolder.h"
@@ -30,12 +31,12 @@ using registry::Rule;
 using registry::RuleResult;
 
 constexpr std::string_view kScheme = "registry:";
-constexpr std::string_view kAnyInterface = "interface any";
+constexpr std::string_view kAnyInterface = "interface any", kSignature = "signature ";
 
 struct GateFlags {
   std::string what, alias, data, machine;
   std::vector<std::string> rules;
-  bool clears = false;
+  bool clears = false, onlyChanged = false;
   double seconds = 0; ///< 0: not given
   uint64_t repetitions = 1;
 };
@@ -116,9 +117,12 @@ Result<std::vector<std::string>> textsOf(const GateFlags &flags, const registry:
   std::vector<std::string> texts;
   bool hasInterface = false;
   for (const std::string &text : flags.rules) {
-    bool isAny = text == kAnyInterface;
+    bool isAny = text == kAnyInterface, isKey = text.starts_with(kSignature);
     hasInterface = hasInterface || isAny || text.starts_with("interface");
-    if (!isAny) {
+    if (isKey) {
+      TENON_ASSIGN(std::string line, signing::lineOfKeys(text.substr(kSignature.size())));
+      texts.push_back(fmt::format("{}= {}", kSignature, line));
+    } else if (!isAny) {
       TENON_ASSIGN(Rule rule, registry::parseRule(text));
       texts.push_back(rule.text);
     }
@@ -154,7 +158,10 @@ Status rulesOf(const GateFlags &flags, Registry &registry, Terminal &terminal) {
       TENON_ASSIGN(texts, textsOf(flags, object, registry));
     }
     TENON_ASSIGN(registry::Terms wanted, registry::parseTerms(texts));
-    TENON_TRY(registry.setTerms(reference.name, reference.alias, wanted));
+    TENON_ASSIGN(registry::Terms present, registry.terms(reference.name, reference.alias));
+    if (!flags.onlyChanged || !registry::areSame(present, wanted)) {
+      TENON_TRY(registry.setTerms(reference.name, reference.alias, wanted));
+    }
   }
   TENON_ASSIGN(registry::Terms terms, registry.terms(reference.name, reference.alias));
   printTerms(reference, terms, terminal);
@@ -247,12 +254,14 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
   TENON_TRY(registry::checkAlias(flags.alias));
   TENON_ASSIGN(registry::Version candidate, registry.find(reference));
   TENON_ASSIGN(registry::Terms terms, registry.terms(candidate.name, flags.alias));
-  if (terms.rules.empty()) {
+  if (terms.texts.empty()) {
     return Status::error(ErrorId::BadGateRule,
                          fmt::format("'{}@{}' has no rules", candidate.name, flags.alias),
                          fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one",
                                      candidate.name, flags.alias));
   }
+  TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(candidate));
+  TENON_TRY(registry::requireSigners(terms, bundles, candidate));
   TENON_ASSIGN(Staged staged, stageAll(flags, terms, candidate, registry));
   registry::GateResult result;
   result.version = candidate.number;
@@ -305,9 +314,11 @@ RegistryTask declareRegistryGate(CLI::App &command) {
                      "The alias whose rules apply; its current version is measured too");
   command
       .add_option("--rule", flags->rules,
-                  "A rule, such as 'top1 >= 85%' or 'p50 <= champion + 10%'; the given rules "
-                  "replace all earlier ones (repeat for more)")
+                  "A rule, such as 'top1 >= 85%', 'p50 <= champion + 10%', 'signature PUBLIC.pem' "
+                  "or 'loads'; the given rules replace all earlier ones (repeat for more)")
       ->allow_extra_args(false);
+  command.add_flag("--if-changed", flags->onlyChanged,
+                   "With --rule: keep the rules, and the results by them, where they are the same");
   command.add_flag("--no-rules", flags->clears, "Remove all rules");
   command.add_option("--data", flags->data,
                      "Samples and labels as for `accuracy`, or registry:NAME:VERSION; with --rule "

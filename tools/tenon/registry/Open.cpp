@@ -39,9 +39,12 @@ Result<registry::Registry> openRegistry(const RegistryFlags &flags) {
   return registry::Registry::open(folder, options());
 }
 
-Result<registry::Registry> createRegistry(const RegistryFlags &flags) {
+Result<registry::Registry> createRegistry(const RegistryFlags &flags, const std::string &caller) {
   TENON_ASSIGN(std::string folder, registryFolder(flags));
-  return registry::Registry::create(folder, options());
+  registry::Options made = options();
+  TENON_TRY(registry::checkRemark("--for", caller));
+  made.caller = caller;
+  return registry::Registry::create(folder, std::move(made));
 }
 
 Result<registry::Reference> parseAliasReference(const std::string &text) {

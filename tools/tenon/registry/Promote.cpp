@@ -1,5 +1,6 @@
 // `tenon registry promote` and `rollback`: an alias moves.
 
+#include "registry/Describe.h"
 #include "tools/tenon/registry/Subcommands.h"
 
 #include <CLI/CLI.hpp>
@@ -34,11 +35,7 @@ Result<std::optional<int64_t>> parseExpected(const std::string &text) {
 
 void print(const registry::Move &move, const char *did, Terminal &terminal) {
   if (terminal.json()) {
-    terminal.printJson(fmt::format("registry.{}", did),
-                       {{"name", move.name},
-                        {"alias", move.alias},
-                        {"from", move.from ? Json(move.from) : Json()},
-                        {"to", move.to}});
+    terminal.printJson(fmt::format("registry.{}", did), registry::describe(move));
     return;
   }
   std::string from = move.from && move.from != move.to ? fmt::format(", was {}", move.from) : "";

@@ -1,6 +1,7 @@
 // `tenon registry push`: looks at the file, then stores it with what is known of where it comes
 // from.
 
+#include "registry/Describe.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/tenon/registry/Artifact.h"
@@ -18,7 +19,7 @@ namespace tenon::tool {
 namespace {
 
 struct PushFlags {
-  std::string name, kind, parent, data, note, main;
+  std::string name, kind, parent, data, tuning, note, main, caller;
   std::vector<std::string> paths, pairs, certificates;
   std::string key;
 };
@@ -76,24 +77,21 @@ Status push(const PushFlags &flags, const RegistryFlags &where, Terminal &termin
     TENON_ASSIGN(request.sign, signatureBy(flags.key, flags.certificates));
   }
   TENON_ASSIGN(Artifact artifact, look(flags, request));
-  TENON_ASSIGN(registry::Registry registry, createRegistry(where));
+  TENON_ASSIGN(registry::Registry registry, createRegistry(where, flags.caller));
   request.kind = artifact.kind;
   request.facts = std::move(artifact.facts);
   TENON_ASSIGN(request.facts["parent"], resolve(registry, flags.parent));
   TENON_ASSIGN(request.facts["data"], resolve(registry, flags.data));
+  if (!flags.tuning.empty()) { // versions of before it have no such fact
+    TENON_ASSIGN(request.facts["tuning"], resolve(registry, flags.tuning));
+  }
   request.circumstances = {{"machine", cpuInfo("model name")},
                            {"pushed_by", "tenon " TENON_VERSION}};
   request.facts["meta"] = std::move(meta);
   TENON_ASSIGN(registry::Pushed pushed, registry.push(request));
   const registry::Version &made = pushed.version;
   if (terminal.json()) {
-    terminal.printJson("registry.push", {{"name", made.name},
-                                         {"version", made.number},
-                                         {"kind", made.kind},
-                                         {"hash", made.blob.hash},
-                                         {"bytes", made.blob.bytes},
-                                         {"files", registry::rowsOf(made.parts)},
-                                         {"existing", pushed.isExisting}});
+    terminal.printJson("registry.push", registry::describe(pushed));
   } else {
     terminal.print(fmt::format("{} {}: {}, {}, sha256 {}\n", made.text(),
                                pushed.isExisting ? "was there already" : "is stored", made.kind,
@@ -110,20 +108,22 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command
       .add_option("FILE", flags->paths,
                   "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record; "
-                  "or a folder, or several files, which are a version together")
+                  "or a folder or several files, which form one version")
       ->required();
   command.add_option("--main", flags->main,
-                     "Of several files, the path of the one that is run, compiled or served; by "
-                     "default the only engine, else the only model");
+                     "For several files: the path of the one to run, compile or serve; by default "
+                     "the only engine, else the only model");
   addChoice(command, "--kind", flags->kind, registry::kKinds,
             "Its kind; by default determined by its content");
   command.add_option("--parent", flags->parent,
                      "The version it was made from: NAME:VERSION or NAME@ALIAS");
   command.add_option("--data", flags->data,
                      "The version of the data it was trained or calibrated with");
+  command.add_option("--tuning", flags->tuning, "The version of the record it was tuned with");
   command.add_option("--meta", flags->pairs, "KEY=VALUE, kept with the version (repeat for more)")
       ->allow_extra_args(false);
   command.add_option("--note", flags->note, "A note in one line");
+  command.add_option("--for", flags->caller, "")->group(""); // whom a server pushes for
   CLI::Option *key = command.add_option(
       "--sign", flags->key,
       "PEM file of a private key; its signature of the file is stored with the version");

@@ -1,5 +1,6 @@
 // `tenon registry list`, `show` and `history`: what is there, and what happened.
 
+#include "registry/Describe.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/FileError.h"
 #include "support/files/MappedFile.h"
@@ -27,6 +28,7 @@ constexpr uint64_t kMaxRows = 1'000'000;
 struct LookFlags {
   std::string what, output, signature;
   int64_t last = 0;
+  bool asksLineage = false;
 };
 
 std::string aliasesText(const std::vector<registry::Alias> &aliases) {
@@ -37,29 +39,14 @@ std::string aliasesText(const std::vector<registry::Alias> &aliases) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::vector<std::string> aliasesAt(const registry::Object &object, int64_t version) {
-  std::vector<std::string> names;
-  for (const registry::Alias &alias : object.aliases) {
-    if (alias.version == version) {
-      names.push_back(alias.name);
-    }
-  }
-  return names;
-}
+using Tags = std::map<int64_t, Registry::Tags>;
 
-Json describe(const registry::Version &version, const registry::Object &object) {
-  return {{"name", version.name},
-          {"version", version.number},
-          {"kind", version.kind},
-          {"hash", version.blob.hash},
-          {"bytes", version.blob.bytes},
-          {"file", version.file},
-          {"files", registry::rowsOf(version.parts)},
-          {"created", registry::timeText(version.created)},
-          {"facts", version.facts},
-          {"note", version.note},
-          {"aliases", aliasesAt(object, version.number)},
-          {"deleted", version.isDeleted}};
+/// As in every reply, and the tags that were put on it since.
+Json describe(const registry::Version &version, const std::vector<std::string> &aliases,
+              Tags &tags) {
+  Json row = registry::describe(version, aliases);
+  row["tags"] = tags[version.number];
+  return row;
 }
 
 Status listObjects(Registry &registry, const std::string &what, Terminal &terminal) {
@@ -75,14 +62,7 @@ Status listObjects(Registry &registry, const std::string &what, Terminal &termin
           ? fmt::format("{} is empty\n", space.empty() ? "the registry" : "'" + space + "'")
           : fmt::format("{:<24} {:<7} {:>7}  {}\n", "name", "kind", "newest", "aliases");
   for (const registry::Object &object : objects) {
-    Json aliases = Json::object();
-    for (const registry::Alias &alias : object.aliases) {
-      aliases[alias.name] = alias.version;
-    }
-    rows.push_back({{"name", object.name},
-                    {"kind", object.kind},
-                    {"newest", object.newest},
-                    {"aliases", aliases}});
+    rows.push_back(registry::describe(object));
     text += fmt::format("{:<24} {:<7} {:>7}  {}\n", object.name, object.kind, object.newest,
                         aliasesText(object.aliases));
   }
@@ -93,19 +73,20 @@ Status listObjects(Registry &registry, const std::string &what, Terminal &termin
 Status listVersions(Registry &registry, const std::string &name, Terminal &terminal) {
   TENON_ASSIGN(registry::Object object, registry.object(name));
   TENON_ASSIGN(std::vector<registry::Version> versions, registry.versions(name));
+  TENON_ASSIGN(Tags tags, registry.tags(name));
   Json rows = Json::array();
   std::string text = fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", "version",
                                  "created", "size", "sha256", "aliases", "note");
   for (const registry::Version &version : versions) {
-    rows.push_back(describe(version, object));
+    std::vector<std::string> aliases = registry::aliasesAt(object, version.number);
+    rows.push_back(describe(version, aliases, tags));
     text += fmt::format("{:>7}  {:<24}  {:>10}  {:<12}  {:<20}  {}\n", version.number,
                         registry::timeText(version.created),
                         version.isDeleted ? "deleted" : formatBytes(version.blob.bytes),
                         version.blob.hash.substr(0, 12),
-                        fmt::format("{}", fmt::join(aliasesAt(object, version.number), ", ")),
-                        version.note);
+                        fmt::format("{}", fmt::join(aliases, ", ")), version.note);
   }
-  terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}})
+  terminal.json() ? terminal.printJson("registry.list", {{"versions", rows}, {"tags", tags[0]}})
                   : terminal.print(text);
   return Status::ok();
 }
@@ -156,12 +137,21 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   TENON_ASSIGN(Registry registry, openRegistry(where));
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   TENON_ASSIGN(registry::Object object, registry.object(version.name));
+  if (flags.asksLineage) {
+    constexpr size_t kMost = 500; // as many as somebody reads
+    TENON_ASSIGN(registry::Lineage lineage, registry.lineage(version, kMost));
+    terminal.json() ? terminal.printJson("registry.lineage", registry::describe(lineage))
+                    : terminal.print(registry::treeOf(lineage));
+    return Status::ok();
+  }
   if (!flags.output.empty()) {
     TENON_TRY(copyOut(registry, version, flags.output));
   }
   TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(version));
   TENON_TRY(writeSignature(bundles, version, flags.signature));
-  Json row = describe(version, object);
+  TENON_ASSIGN(Tags tags, registry.tags(version.name));
+  std::vector<std::string> aliases = registry::aliasesAt(object, version.number);
+  Json row = describe(version, aliases, tags);
   row["signatures"] = signersOf(bundles);
   if (terminal.json()) {
     terminal.printJson("registry.show", std::move(row));
@@ -172,14 +162,17 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n", "created",
                       registry::timeText(version.created), "file", version.file, "size",
                       formatBytes(version.blob.bytes), "sha256", version.blob.hash);
-  text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases",
-                      fmt::join(aliasesAt(object, version.number), ", "), "note", version.note);
+  text += fmt::format("  {:<10} {}\n  {:<10} {}\n", "aliases", fmt::join(aliases, ", "), "note",
+                      version.note);
   for (const registry::Part &part : version.parts) {
     text += fmt::format("  {:<10} {}  {}  {}\n", "", part.blob.hash.substr(0, 12),
                         formatBytes(part.blob.bytes), part.path);
   }
   for (const Json &signer : row["signatures"]) {
     text += fmt::format("  {:<10} {}\n", "signed by", signer.get<std::string>());
+  }
+  for (const auto &[key, value] : tags[version.number]) {
+    text += fmt::format("  {:<10} {}={}\n", "tag", key, value);
   }
   for (const auto &[key, value] : version.facts.items()) {
     if (!value.is_null()) {
@@ -224,6 +217,10 @@ std::string sentenceOf(const registry::Event &event) {
   if (event.action == "sign") {
     return fmt::format("signed {}:{} by {}", event.object, event.version,
                        signerOf(event.detail.value("bundle", "")));
+  }
+  if (event.action == "tag") {
+    return fmt::format("tagged {}: {}", registry::Reference{event.object, event.version, ""}.text(),
+                       dumpJson(event.detail.value("tags", Json::object())));
   }
   if (event.action == "rules") {
     return fmt::format("set the rules of {}: {}", what,
@@ -275,6 +272,8 @@ RegistryTask declareRegistryShow(CLI::App &command) {
       ->required();
   addOutput(command, flags->output,
             "Write the version's file, or the folder of its files, after a check of the hashes");
+  command.add_flag("--lineage", flags->asksLineage,
+                   "Show what it was made from and measured on, and what was made from it");
   command.add_option("--signature", flags->signature,
                      "Write the version's last signature, for `tenon verify`");
   return [flags](const RegistryFlags &where, Terminal &terminal) {

@@ -13,6 +13,10 @@ namespace CLI {
 class App;
 } // namespace CLI
 
+namespace tenon::server {
+struct PushCall;
+} // namespace tenon::server
+
 namespace tenon::tool {
 
 /// What all of them take.
@@ -24,6 +28,7 @@ using RegistryTask = std::function<Status(const RegistryFlags &flags, Terminal &
 
 RegistryTask declareRegistryPush(CLI::App &command);
 RegistryTask declareRegistryList(CLI::App &command);
+RegistryTask declareRegistrySearch(CLI::App &command);
 RegistryTask declareRegistryShow(CLI::App &command);
 RegistryTask declareRegistryGate(CLI::App &command);
 RegistryTask declareRegistryPromote(CLI::App &command);
@@ -33,6 +38,7 @@ RegistryTask declareRegistryCollect(CLI::App &command);
 RegistryTask declareRegistryVerify(CLI::App &command);
 RegistryTask declareRegistryToken(CLI::App &command);
 RegistryTask declareRegistrySign(CLI::App &command);
+RegistryTask declareRegistryTag(CLI::App &command);
 RegistryTask declareRegistryWatch(CLI::App &command);
 
 /// What --registry does.
@@ -43,7 +49,12 @@ inline constexpr const char *kRegistryHelp =
 /// TN1001 is told where the environment names no home.
 Result<std::string> registryFolder(const RegistryFlags &flags);
 Result<registry::Registry> openRegistry(const RegistryFlags &flags);
-Result<registry::Registry> createRegistry(const RegistryFlags &flags);
+/// With `caller`, for whom it is done, as the history tells it.
+Result<registry::Registry> createRegistry(const RegistryFlags &flags,
+                                          const std::string &caller = "");
+/// What a server does with a file that was sent to it: the command `push` in a process of its own,
+/// so that no file that somebody made can harm the server. TN0902 where that ended without a word.
+Result<std::string> pushFor(const server::PushCall &call, const std::string &path);
 /// NAME@ALIAS and nothing else.
 Result<registry::Reference> parseAliasReference(const std::string &text);
 

@@ -67,24 +67,24 @@ Status watch(const WatchFlags &flags, const RegistryFlags &where, Terminal &term
 RegistryTask declareRegistryWatch(CLI::App &command) {
   std::shared_ptr<WatchFlags> flags = std::make_shared<WatchFlags>();
   registry::Subscription &subscription = flags->subscription;
-  command.add_option("URL", subscription.url, "Where each event is posted to")->required();
+  command.add_option("URL", subscription.url, "URL to post each event to")->required();
   command
-      .add_option("--state", subscription.state,
-                  "The file that keeps how far the URL was told, so that a new start goes on there")
+      .add_option(
+          "--state", subscription.state,
+          "State file with the last event that the URL received; a restart continues from there")
       ->required();
   command.add_flag(
       "--otlp", subscription.isOtlp,
-      "Send log records of OpenTelemetry (OTLP over HTTP, JSON), to /v1/logs where the "
-      "URL has no path");
+      "Send OpenTelemetry log records (OTLP over HTTP, JSON), to /v1/logs if the URL has no path");
   command
       .add_option("--action", subscription.actions,
-                  "Tell only events of this action, such as promote (repeat for more)")
+                  "Send only events with this action, such as promote (repeat for more)")
       ->allow_extra_args(false);
   addNumber(
       command, "--from", {1, static_cast<uint64_t>(std::numeric_limits<int64_t>::max())},
       [flags](uint64_t number) { flags->subscription.first = static_cast<int64_t>(number); },
-      "The event to begin with where the state file is new, 1 for all; by default the next one");
-  command.add_flag("--once", flags->once, "Tell what there is, and end");
+      "First event to send if the state file is new, 1 for all; by default the next one");
+  command.add_flag("--once", flags->once, "Send the existing events, and exit");
   return [flags](const RegistryFlags &where, Terminal &terminal) {
     return watch(*flags, where, terminal);
   };

@@ -35,6 +35,7 @@ struct ServeFlags {
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
   uint64_t maxMemoryMebibytes = 0;
+  uint64_t maxPushMebibytes = 16 << 10;
   double slowestSeconds = 10;
   double drainSeconds = 30;
   MonitoringFlags monitoring;
@@ -71,17 +72,20 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   server::ServerOptions &options = flags.options;
-  if (flags.models.empty()) {
+  bool isRegistryAlone = flags.models.empty() && !flags.registry.folder.empty();
+  if (flags.models.empty() && !isRegistryAlone) {
     return Status::error(ErrorId::BadArgument, "there is nothing to serve",
-                         "give an engine file or a folder of them");
+                         "give an engine file or a folder of them, or --registry alone for its "
+                         "interface");
   }
   if (options.certificates.empty() != options.key.empty()) {
     return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key",
                          "give both --tls-cert and --tls-key");
   }
-  if (flags.models.size() > 1 || flags.models.front().starts_with(server::kRegistryScheme)) {
+  if (isRegistryAlone || flags.models.size() > 1 ||
+      flags.models.front().starts_with(server::kRegistryScheme)) {
     TENON_ASSIGN(options.selection, server::parseSelection(flags.models, flags.select));
-    TENON_ASSIGN(options.registry, registryFolder(flags.registry));
+    TENON_ASSIGN(options.registry.where, registryFolder(flags.registry));
   } else if (!flags.select.empty()) {
     return Status::error(ErrorId::BadArgument, "--select chooses among the engines of a registry",
                          "serve registry:@ALIAS");
@@ -94,6 +98,8 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
                          "run `tenon serve`");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
+  options.maxPush = flags.maxPushMebibytes << 20;
+  options.pushFile = pushFor;
   options.maxMemory = flags.maxMemoryMebibytes << 20;
   options.slowest = milliseconds(flags.slowestSeconds);
   options.drain = milliseconds(flags.drainSeconds);
@@ -168,8 +174,15 @@ Action declareServe(CLI::App &command) {
          "evicted, and reloaded by the next request; unlimited by default");
   number("--gpu-memory-budget", {1 << 20, uint64_t(1) << 50}, options.gpuMemoryBudget,
          "The same for each GPU; unlimited by default");
+  addBytes(
+      command, "--cache-size", {1 << 20, uint64_t(1) << 50}, options.registry.cacheSize,
+      "Disk budget of files of a registry in S3, such as 20GiB: they are fetched on demand, and "
+      "the least recently used are evicted; 64GiB by default");
   number("--max-body", {1, 4095}, flags->maxBodyMebibytes,
          "Maximum body of a request in MiB, also after decompression; 64 by default");
+  number("--max-push", {1, 1 << 24}, flags->maxPushMebibytes,
+         "Maximum size in MiB of a file that is pushed into the registry through the server; it is "
+         "written to the disk as it comes; 16384 by default");
   number("--max-memory,--max-bodies", {1, 1 << 20}, flags->maxMemoryMebibytes,
          "Memory limit of all requests in MiB: bodies, tensors and replies; more is refused (429). "
          "By default a third of the memory that the process may use, at most 1024");

@@ -105,7 +105,7 @@ def _register() -> None:
         {"version": "version.json"},
     )  # fmt: skip
     found["gate"] = (
-        {"version": Option(ANY, required=True), "alias": Option(TEXT, required=True), "data": Option(FILE), **_flags("rules* seconds registry")},
+        {"version": Option(ANY, required=True), "alias": Option(TEXT, required=True), "data": Option(FILE), **_flags("rules* seconds repetitions:integer machine registry")},
         {"version": "version.json", "report": "report.json"},
     )  # fmt: skip
     found["promote"] = (

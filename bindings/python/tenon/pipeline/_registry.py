@@ -13,11 +13,10 @@ import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ._faults import StepError
-from ._store import digest, hash_file
+from ._store import digest
 from ._task import Run, arguments, write_json
 
-PINS = ("data = ", "seconds >= ", "repetitions >= ", "machine = ")  # of rules, what they are measured on
-ADDED = "interface >= champion"  # to the rules of engines, unless they say something else of it
+SIGNATURE = "signature "  # of a rule, whose file of public keys follows
 EVENT_DIGITS = 16  # of an event's hash that facts show
 
 
@@ -40,15 +39,21 @@ def push(run: Run, file: str, name: str, parent: str = "", data: str = "", regis
     return facts
 
 
-def gate(run: Run, version: str, alias: str, data: str = "", rules: List[str] = [], seconds: str = "", registry: str = "") -> Dict[str, Any]:
-    """Measures a version by the rules of an alias, which become those that are given, beside the version that is there. Fails unless all are passed."""
+def gate(run: Run, version: str, alias: str, data: str = "", rules: List[str] = [], seconds: str = "", repetitions: int = 0, machine: str = "",
+         registry: str = "") -> Dict[str, Any]:  # fmt: skip
+    """Measures a version by the rules of an alias, which become those that are given, with what they are measured on, beside the version that is there.
+    Fails unless all are passed."""
     place = _registry_flag(run, registry)
     reference = _reference(run, version, place)
     target = f"{re.split('[:@]', reference)[0]}@{alias}"
-    if rules and not _are_rules(run.tenon("registry", "gate", *place, "--", target)["rules"], rules, data):
-        run.tenon("registry", "gate", *place, *arguments({"rule": rules, **({"data": data} if data else {})}), "--", target)
-    more = arguments({key: value for key, value in (("data", data), ("seconds", seconds)) if value})
-    answer = run.tenon("registry", "gate", *place, *more, "--", reference, alias)
+    if (repetitions or machine) and not rules:
+        raise StepError("repetitions and machine belong to rules, and the step gives none")
+    pins = {key: value for key, value in (("data", data), ("seconds", seconds), ("repetitions", repetitions), ("machine", machine)) if value}
+    if rules:
+        run.tenon("registry", "gate", *place, *arguments({"rule": [_in_folder(run, each) for each in rules], **pins, "if_changed": True}), "--", target)
+    more = arguments({key: pins[key] for key in ("data", "seconds") if key in pins})
+    for _ in range(repetitions or 1):
+        answer = run.tenon("registry", "gate", *place, *more, "--", reference, alias)
     reference = f"{answer['name']}:{answer['version']}"
     known = run.tenon("registry", "show", *place, "--", reference)
     write_json(run.output("report"), answer)
@@ -57,13 +62,9 @@ def gate(run: Run, version: str, alias: str, data: str = "", rules: List[str] = 
             "gate_event": _event(run, place, reference, alias, "gate")}  # fmt: skip
 
 
-def _are_rules(now: List[str], rules: List[str], data: str) -> bool:
-    """Whether an alias has these rules, and measures on these data if it says on which."""
-    if "interface any" in rules and any(each.startswith("interface") for each in now):
-        return False
-    own = [each for each in now if not each.startswith(PINS) and (each != ADDED or each in rules)]
-    pinned = [each for each in now if each.startswith("data = ")]
-    return own == [each for each in rules if each != "interface any"] and (not pinned or not os.path.isfile(data) or pinned[0].endswith(hash_file(data)))
+def _in_folder(run: Run, rule: str) -> str:
+    """A rule whose file of a key is relative to the pipeline's folder."""
+    return SIGNATURE + os.path.join(run.task["folder"], rule[len(SIGNATURE):]) if rule.startswith(SIGNATURE) else rule
 
 
 def promote(run: Run, version: str, alias: str, reason: str = "", expect: str = "", registry: str = "") -> Dict[str, Any]:
