@@ -26,6 +26,7 @@
 #include "registry/SearchIndex.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -193,12 +194,17 @@ Result<std::vector<std::string>> Registry::mark(const std::vector<std::string> &
   std::ranges::copy_if(unused, std::back_inserter(marked),
                        [&](const std::string &hash) { return !used.contains(hash); });
   TENON_ASSIGN(int64_t now, this->now());
+  // One statement: others wait for the right to write meanwhile. Hashes are digits
+  // (BlobStore::all).
+  std::string rows;
   for (const std::string &hash : marked) {
-    TENON_TRY(Query(*database,
-                    "INSERT INTO removal VALUES ($1, $2) ON CONFLICT (hash) DO UPDATE SET since = "
-                    "excluded.since",
-                    hash, now)
-                  .run());
+    rows += fmt::format("{}('{}', {})", rows.empty() ? "" : ", ", hash, now);
+  }
+  if (!marked.empty()) {
+    TENON_TRY(database->run(fmt::format("INSERT INTO removal VALUES {} ON CONFLICT (hash) DO "
+                                        "UPDATE SET since = excluded.since",
+                                        rows)
+                                .c_str()));
   }
   TENON_TRY(transaction.commit());
   return marked;
@@ -206,9 +212,8 @@ Result<std::vector<std::string>> Registry::mark(const std::vector<std::string> &
 
 Status Registry::unmark(const std::vector<std::string> &removed) {
   TENON_ASSIGN(Transaction transaction, Transaction::begin(*database));
-  for (const std::string &hash : removed) {
-    TENON_TRY(Query(*database, "DELETE FROM removal WHERE hash = $1", hash).run());
-  }
+  TENON_TRY(database->run(
+      fmt::format("DELETE FROM removal WHERE hash IN ('{}')", fmt::join(removed, "', '")).c_str()));
   TENON_TRY(database->run("UPDATE removal SET since = since + 1 WHERE hash = ''"));
   return transaction.commit();
 }
@@ -238,8 +243,10 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
     }
     TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone)); // against readers
     TENON_ASSIGN(std::vector<std::string> marked, mark(batch, used, lastEvent));
-    TENON_TRY(marked.empty() ? Status::ok() : blobs->remove(marked));
-    TENON_TRY(unmark(marked));
+    if (!marked.empty()) {
+      TENON_TRY(blobs->remove(marked));
+      TENON_TRY(unmark(marked));
+    }
   }
   std::erase_if(present, [&](const Blob &blob) { return used.contains(blob.hash); });
   for (const Blob &blob : present) {

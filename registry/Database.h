@@ -66,9 +66,6 @@ public:
   /// settled.
   virtual bool isInDoubt() const { return false; }
 
-  /// How often it connected: a lock on the files goes with its connection.
-  virtual int64_t connectionsMade() const { return 1; }
-
   /// kFirstFormat or kFormat (Schema.h).
   virtual Result<int64_t> format() = 0;
   /// Makes the tables of kFormat, in the transaction that is open.

@@ -35,7 +35,6 @@ public:
   Status commit() override;
   void rollback() override;
   bool isInDoubt() const override { return inDoubt; }
-  int64_t connectionsMade() const override { return connections; }
   Result<std::optional<int64_t>> now() override;
   Result<int64_t> format() override;
   Status raiseFormat() override;

@@ -16,6 +16,9 @@ namespace tenon::registry {
 namespace {
 
 constexpr int kTries = 5;
+/// Some stores answer when they have removed all of a batch. All tries are over before anybody
+/// takes the marks of a removal for left behind (Registry::areStored).
+constexpr std::chrono::milliseconds kRemovalPatience{120'000};
 constexpr std::chrono::milliseconds kFirstPause{100}; // doubled before each further try
 
 std::string firstOf(std::initializer_list<const char *> names) {
@@ -190,6 +193,7 @@ Status S3Client::remove(const std::vector<std::string> &keys) const {
   body += "<Quiet>true</Quiet></Delete>";
   WebRequest remove = request("POST", "");
   remove.url = fmt::format("{}/{}?delete=", settings.endpoint, bucket);
+  remove.patience = kRemovalPatience;
   remove.headers.push_back("Content-MD5: " + md5Base64(body));
   remove.headers.push_back("Content-Type: application/xml");
   return performText(std::move(remove), std::move(body), nameOf("")).takeStatus();
