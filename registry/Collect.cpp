@@ -143,8 +143,11 @@ Result<std::set<std::string>> Registry::usedFiles(int64_t &lastEvent) {
   return used;
 }
 
-Status Registry::deleteVersions(int64_t keep, std::vector<std::string> &deleted) {
-  TENON_ASSIGN(std::vector<Version> going, superfluous(keep));
+Status Registry::deleteVersions(std::optional<int64_t> keep, std::vector<std::string> &deleted) {
+  std::vector<Version> going;
+  if (keep) {
+    TENON_ASSIGN(going, superfluous(*keep));
+  }
   TENON_ASSIGN(int64_t format, database->format());
   for (const Version &version : going) {
     deleted.push_back(version.text());
@@ -229,7 +232,7 @@ Result<Collected> Registry::collect(std::optional<int64_t> keep, bool isDryRun) 
   {
     TENON_ASSIGN(FilesLock lock, database->lockFiles(LockKind::Alone));
     TENON_ASSIGN(Transaction transaction, beginAs(Role::Admin, ""));
-    TENON_TRY(keep ? deleteVersions(*keep, collected.versions) : Status::ok());
+    TENON_TRY(deleteVersions(keep, collected.versions));
     TENON_ASSIGN(used, usedFiles(lastEvent));
     TENON_TRY(isDryRun ? Status::ok() : finish(transaction)); // else nothing has happened
   }

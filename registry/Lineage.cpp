@@ -15,7 +15,7 @@ namespace {
 using Number = Lineage::Number;
 using Edges = std::multimap<Number, Lineage::Edge>; ///< by one of their ends
 
-std::string textOf(const Number &version) {
+std::string nodeText(const Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
@@ -72,10 +72,10 @@ public:
   std::string lineOf(const Number &version) const {
     std::map<Number, const Lineage::Node *>::const_iterator node = nodes.find(version);
     if (node == nodes.end()) {
-      return textOf(version);
+      return nodeText(version);
     }
     std::string aliases = fmt::format("{}", fmt::join(node->second->aliases, ", "));
-    return fmt::format("{} ({}{}{}{})", textOf(version), node->second->kind,
+    return fmt::format("{} ({}{}{}{})", nodeText(version), node->second->kind,
                        node->second->isDeleted ? ", deleted" : "", aliases.empty() ? "" : ", at ",
                        aliases);
   }
@@ -114,14 +114,14 @@ Status checkRelation(std::string_view relation, std::string_view kind, std::stri
 Json describe(const Lineage &lineage) {
   Json nodes = Json::array(), edges = Json::array();
   for (const Lineage::Node &node : lineage.nodes) {
-    nodes.push_back({{"version", textOf(node.version)},
+    nodes.push_back({{"version", nodeText(node.version)},
                      {"kind", node.kind},
                      {"deleted", node.isDeleted},
                      {"aliases", node.aliases}});
   }
   for (const Lineage::Edge &edge : lineage.edges) {
     edges.push_back(
-        {{"from", textOf(edge.from)}, {"to", textOf(edge.to)}, {"relation", edge.relation}});
+        {{"from", nodeText(edge.from)}, {"to", nodeText(edge.to)}, {"relation", edge.relation}});
   }
   const Number &root = lineage.nodes.front().version;
   return {{"name", root.first},

@@ -319,7 +319,7 @@ private:
   using Number = std::pair<std::string, int64_t>; ///< an object and a version
   Result<std::set<Number>> needed();
   Result<std::vector<Version>> superfluous(int64_t keep);
-  Status deleteVersions(int64_t keep, std::vector<std::string> &deleted);
+  Status deleteVersions(std::optional<int64_t> keep, std::vector<std::string> &deleted);
   Result<std::set<std::string>> usedFiles(int64_t &lastEvent);
   Result<std::vector<std::string>> mark(const std::vector<std::string> &unused,
                                         std::set<std::string> &used, int64_t &lastEvent);

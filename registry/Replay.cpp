@@ -16,7 +16,7 @@ Status impossible(const Event &event, std::string_view why) {
                        "through Tenon");
 }
 
-std::string textOf(const Replay::Number &version) {
+std::string keyText(const Replay::Number &version) {
   return fmt::format("{}:{}", version.first, version.second);
 }
 
@@ -108,7 +108,7 @@ Status Replay::push(const Event &event) {
   Object &object = objects.try_emplace(event.object, kind, 0).first->second;
   if (object.kind != kind || event.version != object.newest + 1) {
     return impossible(event, fmt::format("pushes {}, which is not the next of its kind",
-                                         textOf({event.object, event.version})));
+                                         keyText({event.object, event.version})));
   }
   object.newest = event.version;
   versions[{event.object, event.version}] = event.detail;
@@ -221,7 +221,7 @@ Status Replay::take(const Event &event) {
     return has(version) && !isAtAlias && deleted.insert(version).second
                ? Status::ok()
                : impossible(event, fmt::format("deletes {}, which is at an alias or was not there",
-                                               textOf(version)));
+                                               keyText(version)));
   }
   if (event.action == "tag") {
     bool isKnown = event.version == 0 ? objects.contains(event.object) : versions.contains(version);
