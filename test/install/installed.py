@@ -107,10 +107,10 @@ class Installed(unittest.TestCase):
         self.assertEqual(2, printed.splitlines().count(row), printed)
 
     def test_cmake(self):
-        self.run_section("By CMake")
+        self.run_section("With CMake")
 
     def test_pkg_config(self):
-        self.run_section("By pkg-config")
+        self.run_section("With pkg-config")
 
     def find(self, prefix, folder):
         """Configures a project that needs the compiler; gives what CMake said and its build folder."""

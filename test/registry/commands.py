@@ -100,7 +100,7 @@ class Commands(RegistryTest):
         self.get("push", "model", CNN)
         self.get("push", "test", "test.npz")
         pushed = self.get("push", "cnn", "cnn.tenon", "--parent", "model", "--data", "test:1", "--meta", "epochs=12", "--note", "first")
-        self.assertEqual(["schema", "name", "version", "kind", "hash", "bytes", "existing"], list(pushed))
+        self.assertEqual(["schema", "name", "version", "kind", "hash", "bytes", "files", "existing"], list(pushed))
         self.assertEqual(("cnn", 1, "engine", False), (pushed["name"], pushed["version"], pushed["kind"], pushed["existing"]))
         shown = self.get("show", "cnn")
         facts = shown["facts"]
@@ -227,7 +227,7 @@ class Commands(RegistryTest):
         (self.folder / "flipped.tenon").write_bytes(cut[:-1000] + bytes([cut[-1000] ^ 1]) + cut[-999:])
         for name in ("cut.tenon", "flipped.tenon"):
             self.assertEqual(5, self.call("push", "x", name).returncode)
-        self.refused("TN0104", "push", "x", ".")
+        self.refused("TN1010", "push", "x", ".")  # a folder with all of these
         self.refused("TN0101", "push", "x", "nowhere")
         self.refused("TN0105", "push", "x", CNN, "--kind", "engine")
         self.assertFalse((self.folder / self.registry).exists(), "nothing half done")
@@ -248,7 +248,7 @@ class Commands(RegistryTest):
         text = self.call("show", "data").stdout + self.call("history").stdout
         self.assertNotIn("\x1b", text)
         self.assertIn("\\u001B", text)
-        for name in ("<script>", "a\nb", "../a", "a/b", "", ".a", "a" * 129, "caf\u00e9"):
+        for name in ("<script>", "a\nb", "../a", "a//b", "/a", "a/", "a/../b", "", ".a", "a" * 129, "caf\u00e9"):
             self.refused("TN1004", "push", name, "test.npz")
         self.refused("TN1004", "push", "data", "test.npz", "--note", "two\nlines")
         self.refused("TN1004", "push", "data", "test.npz", "--note", "x" * 1001)
