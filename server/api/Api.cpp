@@ -107,12 +107,13 @@ struct Api::Operations {
   }
   static void askRegistry(Api &api, const Question &asked, std::string_view body,
                           OnAnswer onAnswer) {
-    if (!api.admin) {
-      onAnswer(noRegistry());
+    Result<RegistryAdmin *> registry = api.registry(asked);
+    if (!registry.isOk()) {
+      onAnswer(registry.takeStatus());
       return;
     }
-    api.admin->ask(asked, std::string(body),
-                   [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); });
+    (*registry)->ask(asked, std::string(body),
+                     [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); });
   }
   static Status noRegistry() {
     return Status::error(ErrorId::NotServed,
