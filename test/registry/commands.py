@@ -240,6 +240,13 @@ class Commands(RegistryTest):
         (self.folder / "program.pt2").write_bytes(self.zipped({"m/models/model.json": b"{}", "m/data/weights/weight_0": b"\x80\x02\x00\x3f" * 9, "m/data/sample_inputs/model.pt": inner}))
         self.assertEqual("model", self.get("push", "program", "program.pt2")["kind"])
 
+    def test_an_empty_value(self):
+        """`--reason=` has an empty value, and not the flag behind it."""
+        self.get("push", "data", "test.npz")
+        self.refused("TN1006", "promote", "data:1", "live", "--reason=", "--expect=7")
+        self.get("promote", "data:1", "live", "--reason=", "--expect=none")
+        self.assertEqual({"reason": ""}, self.get("history", "data@live")["events"][0]["detail"])
+
     def test_names(self):
         """What people type comes back as text, never as control characters or markup that a page would take for its own."""
         evil = "e\x1b[31mvil\n<script>.npz"

@@ -211,6 +211,17 @@ public:
   Action chosen;
 };
 
+/// "--reason=" as two words: the parser would take the next flag for the value that is empty.
+void separateEmptyValues(std::vector<std::string> &arguments) {
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    std::string &word = arguments[i];
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      word.pop_back();
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(++i), "");
+    }
+  }
+}
+
 } // namespace
 
 Status tool::catchExceptions(const std::function<Status()> &work) {
@@ -231,6 +242,7 @@ Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
     TENON_TRY(versions.replace(arguments));
   }
   try {
+    separateEmptyValues(arguments);
     std::reverse(arguments.begin(), arguments.end());
     line.app.parse(std::move(arguments));
   } catch (const CLI::ParseError &error) {
@@ -254,6 +266,7 @@ int tool::runTool(int argc, char **argv) {
     return finish(input, terminal);
   }
   try {
+    separateEmptyValues(arguments);
     std::reverse(arguments.begin(), arguments.end());
     line.app.parse(std::move(arguments));
   } catch (const CLI::ParseError &error) {
