@@ -61,7 +61,7 @@ class Calls:
         self.assertEqual(["cnn", "seed"], [each.name for each in models.list()])
         self.assertEqual([2, 1], [each.version for each in models.versions("cnn")])
         self.assertEqual(registry.Move("cnn", "live", None, 1), models.promote(first, "live", expect=0, reason="first"))
-        self.refused("TN1006", tenon.UsageError, lambda: models.promote("cnn:2", "live", expect=2))
+        self.refused("TN1006", tenon.CheckFailedError, lambda: models.promote("cnn:2", "live", expect=2))
         self.assertEqual(1, models.promote("cnn", "live", expect=1).origin)
         self.assertEqual({"live": 2}, models.aliases("cnn"))
         self.assertEqual(1, models.rollback("cnn", "live", reason="worse").to)

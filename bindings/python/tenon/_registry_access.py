@@ -126,7 +126,7 @@ class Server:
             text = f"TN0902: the server answered {error.code} {error.reason}"
         found = re.fullmatch(r"(TN\d{4}): (.*?)(?: \(([^()]*(?:\([^()]*\)[^()]*)*)\))?", text, re.S)
         code, message, hint = (found[1], found[2], found[3] or "") if found else ("TN0902", text, "")
-        kind = 6 if error.code in (429, 503) else 70 if error.code == 500 else 3 if error.code == 501 else 2
+        kind = {409: 1, 429: 6, 500: 70, 501: 3, 503: 6}.get(error.code, 2)  # classes of the command line
         return _errors.made(kind, code, message, hint)
 
     def _ask(self, path: str, query: Mapping[str, Any] = {}, body: Any = None) -> Dict[str, Any]:
