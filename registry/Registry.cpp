@@ -125,11 +125,11 @@ Status Registry::finish(Transaction &transaction) {
 
 Status Registry::checkRelations(const PushRequest &request) {
   for (const char *relation : kRelations) {
-    Json named = request.facts.value(relation, Json());
-    if (!named.is_string()) {
+    Json::const_iterator named = request.facts.find(relation);
+    if (named == request.facts.end() || !named->is_string()) {
       continue;
     }
-    TENON_ASSIGN(Reference reference, parseReference(named.get<std::string>()));
+    TENON_ASSIGN(Reference reference, parseReference(named->get<std::string>()));
     TENON_ASSIGN(Version version, find(reference));
     TENON_TRY(checkRelation(relation, request.kind, version.kind).prefix(version.text()));
   }

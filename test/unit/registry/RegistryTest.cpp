@@ -325,7 +325,9 @@ TEST_F(RegistryTest, CollectsNothingThatAliasesName) {
   Registry registry = open();
   for (const char *name : {"model", "data"}) {
     for (const char *content : {"old", "new"}) {
-      ASSERT_TRUE(push(registry, name, std::string(name) + content).isOk());
+      PushRequest made = {name, name, fileOf(std::string(name) + content), {}, {}, ""};
+      made.stamp = FileStamp::of(made.path);
+      ASSERT_TRUE(registry.push(made).isOk());
     }
   }
   PushRequest request = {"cnn", "report", fileOf("one"), {}, {{"parent", "model:1"}}, ""};
