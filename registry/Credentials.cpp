@@ -67,13 +67,14 @@ Result<Keys> keysOf(std::string_view source, const std::string &text) {
              : Result<Keys>(std::move(keys));
 }
 
-/// Where a container's service may be: not where others could read the answer.
+/// Where a container's service may be: not where others could read the answer. What stands before
+/// an '@' is a user's name, not the host.
 bool isNear(const std::string &url) {
   constexpr std::array kNear = {"http://127.0.0.1",      "http://localhost",
                                 "http://[::1]",          "http://169.254.170.2",
                                 "http://169.254.170.23", "http://[fd00:ec2::23]"};
   return url.starts_with("https://") || std::ranges::any_of(kNear, [&](std::string_view near) {
-           return url.starts_with(near) &&
+           return url.starts_with(near) && url.find('@') == url.npos &&
                   (url.size() == near.size() || url[near.size()] == '/' || url[near.size()] == ':');
          });
 }

@@ -138,6 +138,7 @@ class Credentials(places.InServers, unittest.TestCase):
         self.assertFails("TN1013", "answers 404", AWS_CONTAINER_CREDENTIALS_FULL_URI=self.sources.url + "/else")
         self.assertFails("TN1013", "neither HTTPS", AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.com/container")
         self.assertFails("TN1013", "neither HTTPS", AWS_CONTAINER_CREDENTIALS_FULL_URI="http://127.0.0.1.example.com/container")
+        self.assertFails("TN1013", "neither HTTPS", AWS_CONTAINER_CREDENTIALS_FULL_URI="http://127.0.0.1:80@example.com/container")
 
     def test_instance(self):
         instance = {"AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.sources.url + "/"}
