@@ -89,19 +89,14 @@ Result<std::vector<Version>> Registry::superfluous(int64_t keep) {
   TENON_ASSIGN(std::set<Number> needed, this->needed());
   std::vector<Version> found;
   std::map<std::string, int64_t> kept;
-  Query query(*database, "SELECT object, number, created, facts, kind FROM version WHERE blob IS "
-                         "NOT NULL ORDER BY object, number DESC");
+  Query query(*database,
+              std::string(kVersionColumns) + "WHERE blob IS NOT NULL ORDER BY object, number DESC");
   while (true) {
     TENON_ASSIGN(bool hasRow, query.next());
     if (!hasRow) {
       return found;
     }
-    Version version;
-    version.name = query.text(0);
-    version.number = query.number(1);
-    version.created = query.number(2);
-    version.facts = parseJson(query.text(3));
-    version.kind = query.text(4);
+    Version version = readVersion(query);
     if (++kept[version.name] > keep && !needed.contains({version.name, version.number})) {
       found.push_back(std::move(version));
     }

@@ -11,19 +11,13 @@ namespace {
 
 Status fill(Database &database) {
   std::map<std::pair<std::string, int64_t>, Version> versions;
-  Query rows(database,
-             "SELECT object, number, created, facts, kind FROM version WHERE blob IS NOT NULL");
+  Query rows(database, std::string(kVersionColumns) + "WHERE blob IS NOT NULL");
   while (true) {
     TENON_ASSIGN(bool hasRow, rows.next());
     if (!hasRow) {
       break;
     }
-    Version version;
-    version.name = rows.text(0);
-    version.number = rows.number(1);
-    version.created = rows.number(2);
-    version.facts = parseJson(rows.text(3));
-    version.kind = rows.text(4);
+    Version version = readVersion(rows);
     versions.emplace(std::pair(version.name, version.number), std::move(version));
   }
   for (const auto &[key, version] : versions) {
