@@ -85,13 +85,15 @@ class Cold(unittest.TestCase):
             self.assertEqual(MODELS, len(server.post("/v2/repository/index")[1]))
             self.assertEqual([], self.gets())
             self.assertRight(server, 1)
-            self.set_faults("slow")
+            self.servers.proxy.release.clear()
+            self.set_faults("held")
             with contextlib.ExitStack() as stack:
                 results = []
                 for _ in range(8):
                     client = threading.Thread(target=lambda: results.append(self.ask(server, 2)[0]))
                     client.start()
                     stack.callback(client.join)
+                stack.callback(self.servers.proxy.release.set)
                 server.wait_until(lambda: self.gets(2))
                 for _ in range(20):
                     self.assertRight(server, 1)

@@ -433,47 +433,53 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         self.get("show", "data", "-o", "out.txt")
         self.assertEqual((2, (self.folder / "a.txt").read_bytes()), (len(requests), (self.folder / "out.txt").read_bytes()))
 
-    def begin(self, *command):
-        """Starts a command, and returns when the request that is to wait has come."""
+    def held(self, faults, *command):
+        """Starts a command whose request to the store with the last of the faults waits for `release`, and returns when that request has come."""
+        self.servers.proxy.release.clear()
+        self.fail(*faults)
         running = subprocess.Popen(self.command(*command), cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        shared.wait_until(lambda: not self.servers.proxy.faults, command[0])
         self.addCleanup(running.communicate)
+        self.addCleanup(self.servers.proxy.release.set)
+        shared.wait_until(lambda: not self.servers.proxy.faults, command[0])
         return running
+
+    def release(self, running):
+        self.servers.proxy.release.set()
+        self.assertEqual(0, running.wait(), running.stderr.read())
 
     def test_gc_during_a_push(self):
         """Neither waits for the other."""
         self.push("data")
-        self.fail("slow")
-        push = self.begin("push", "data", "b.txt", "--kind", "report")
+        push = self.held(["held"], "push", "data", "b.txt", "--kind", "report")
         self.assertEqual(0, self.get("gc")["deleted_files"])
-        self.assertEqual([("push", 1)], self.events(), "gc waited")
-        self.assertEqual(0, push.wait(), push.stderr.read())
+        self.assertEqual([("push", 1)], self.events())
+        self.release(push)
         self.assertSound()
 
     def removal(self):
         """gc is about to remove a file; it has marked it, and the store has not heard of it yet."""
         for file in ("a.txt", "b.txt"):
             self.push("data", file)
-        self.fail(None, "slow")
-        return self.begin("gc", "--keep", "1")
+        return self.held([None, "held"], "gc", "--keep", "1")
 
     def test_push_of_what_gc_removes(self):
         gc = self.removal()
         self.assertEqual(1, self.push("other", "b.txt")["version"], "other bytes do not wait")
-        self.assertIsNone(gc.poll())
-        self.assertEqual(3, self.push("data", "a.txt")["version"])
-        self.assertIsNotNone(gc.poll(), "acknowledged before it was certain")
-        self.assertEqual(0, gc.wait())
+        push = subprocess.Popen(self.command("push", "data", "a.txt", "--kind", "report"), cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+        with self.assertRaises(subprocess.TimeoutExpired, msg="acknowledged before it was certain"):
+            push.wait(1)
+        self.release(gc)
+        self.assertEqual(0, push.wait())
+        self.assertEqual(("push", 3), self.events()[-1])
         self.assertSound()
         # Without the mark this finds the loss.
         (self.folder / "c.txt").write_text("c")
         for file in ("c.txt", "b.txt"):
             self.push("last", file)
-        self.fail(None, "slow")
-        gc = self.begin("gc", "--keep", "1")
+        gc = self.held([None, "held"], "gc", "--keep", "1")
         self.sql("DELETE FROM removal WHERE hash <> ''")
         self.push("third", "c.txt")
-        self.assertEqual(0, gc.wait())
+        self.release(gc)
         self.refused("TN1005", "verify")
 
     def test_gc_that_is_killed(self):
@@ -509,10 +515,10 @@ class Shared(places.InServers, Contract, unittest.TestCase):
                 self.push("large", large)
                 self.assertEqual(3, len(self.parts()), "nothing was left of it")
             else:
-                self.fail(None, None, None, None, "gone")
-                killed = self.begin("push", "large", large, "--kind", "report")
+                killed = self.held([*[None] * 4, "gone"], "push", "large", large, "--kind", "report")
                 killed.kill()
                 killed.wait()
+                self.servers.proxy.release.set()
                 self.get("gc")
                 self.servers.proxy.requests.clear()
                 self.push("large", large)
@@ -523,10 +529,10 @@ class Shared(places.InServers, Contract, unittest.TestCase):
             self.assertEqual(large.read_bytes(), (self.folder / "out.txt").read_bytes())
         self.assertSound()
         large.write_bytes(b"four\n" * 2_400_000)
-        self.fail(None, None, None, "gone")
-        killed = self.begin("push", "large", large, "--kind", "report")
+        killed = self.held([*[None] * 3, "gone"], "push", "large", large, "--kind", "report")
         killed.kill()
         killed.wait()
+        self.servers.proxy.release.set()
         self.servers.proxy.requests.clear()
         self.fail(None, "old")
         self.get("gc")

@@ -147,7 +147,8 @@ class PostgresProxy:
 
 
 class ObjectStore:
-    """rclone's S3 with the bucket `models`, whose objects are files of `bucket`."""
+    """rclone's S3 with the bucket `models`, whose objects are files of `bucket`. Its cache of folders is short because tests change those
+    files; with a cache of no time at all rclone keeps a core busy."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="s3-"))
@@ -155,7 +156,7 @@ class ObjectStore:
         self.bucket.mkdir()
         self.port = free_port()
         self.process = subprocess.Popen([RCLONE, "serve", "s3", self.folder, "--addr", f"127.0.0.1:{self.port}", "--auth-key", f"{KEY},{SECRET}", "--config", "/dev/null",
-                                         "--vfs-cache-mode", "off", "--dir-cache-time", "0s"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                         "--vfs-cache-mode", "off", "--dir-cache-time", "10ms"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(self.answers, "the object store")
 
     def answers(self):
@@ -171,8 +172,8 @@ class ObjectStore:
 class ObjectProxy(http.server.ThreadingHTTPServer):
     """Before the object store. `faults` are taken one a request that has a key, the last one again and again where `stays`:
 
-    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "gone": after two seconds; "short": half the body; "wrong": other bytes;
-    "slow": a pause of two seconds first; "old": uploads that have not ended were begun years ago. `pause` comes before each request, in seconds.
+    None: none; a number: that status, with an error as S3 has it; "cut": the connection ends; "short": half the body; "wrong": other bytes;
+    "slow": a pause of two seconds first; "held": the request waits until `release` is set; "gone": it waits so, then the connection ends; "old": uploads that have not ended were begun years ago. `pause` comes before each request, in seconds.
     """
 
     daemon_threads = True
@@ -180,6 +181,7 @@ class ObjectProxy(http.server.ThreadingHTTPServer):
     def __init__(self, store):
         super().__init__(("127.0.0.1", 0), ObjectRequest)
         self.store, self.faults, self.stays, self.requests, self.ranges, self.pause = store, [], False, [], [], 0
+        self.release = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fault(self):
@@ -213,13 +215,16 @@ class ObjectRequest(http.server.BaseHTTPRequestHandler):
         self.server.ranges.append((self.command, self.path, self.headers.get("Range")))
         fault = self.server.fault()
         if fault in ("cut", "gone"):
-            time.sleep(2 if fault == "gone" else 0)
+            if fault == "gone":
+                self.server.release.wait()
             self.close_connection = True
             return
         if isinstance(fault, int):
             self.reply(fault, f"<?xml version='1.0'?><Error><Code>Fault{fault}</Code><Message>planted</Message></Error>".encode())
             return
         time.sleep(2 if fault == "slow" else self.server.pause)
+        if fault == "held":
+            self.server.release.wait()
         # The signature is of the name that the client knows.
         connection = http.client.HTTPConnection("127.0.0.1", self.server.store.port)
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
