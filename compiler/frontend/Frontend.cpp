@@ -1,10 +1,12 @@
 // Chooses a frontend.
 #include "compiler/frontend/Frontend.h"
 
+#include "compiler/frontend/language/Language.h"
 #include "compiler/frontend/onnx/ExtraOutputs.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/frontend/pt2/Pt2.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
+#include "compiler/frontend/weights/gguf/Gguf.h"
 #include "support/files/MappedFile.h"
 
 #include <algorithm>
@@ -13,7 +15,9 @@
 namespace tenon::frontend {
 
 Format formatOf(Bytes beginning) {
-  return pt2::looksLikeArchive(beginning) ? Format::Pt2 : Format::Onnx;
+  return pt2::looksLikeArchive(beginning) ? Format::Pt2
+         : gguf::looksLikeGguf(beginning) ? Format::Gguf
+                                          : Format::Onnx;
 }
 
 Result<Format> formatOf(const std::string &path) {
@@ -30,6 +34,9 @@ Result<ImportResult> importModel(const std::string &path, const ImportOptions &o
   TENON_ASSIGN(Format format, formatOf(path));
   if (format == Format::Pt2) {
     return pt2::importPt2(path, options, context, store);
+  }
+  if (format == Format::Gguf) {
+    return language::importGguf(path, options, context, store);
   }
   return options.extraOutputs.empty()
              ? onnx::importOnnx(path, options, context, store)

@@ -1,0 +1,22 @@
+// The importer of language models: a GGUF file becomes a `tn` module that reads some tokens at
+// positions that follow those in its cache, or one error, or the list of everything in it that
+// Tenon lacks.
+//
+// Inputs are `tokens` [tokens] and `start` [1], the number of tokens that the cache has already,
+// and `rows` [rows], of which of the tokens the logits are asked for. The output is `logits` [rows,
+// vocabulary]. Keys and values of each layer are state of the session.
+#pragma once
+
+#include "compiler/frontend/common/Import.h"
+#include "compiler/graph/WeightStore.h"
+#include "support/Result.h"
+
+namespace tenon::language {
+
+/// Imports a file. Weights enter `store` as views of the mapped file, or are taken out of its
+/// blocks when they are needed; the store keeps the file alive. Errors: TN0243 to TN0245.
+Result<frontend::ImportResult> importGguf(const std::string &path,
+                                          const frontend::ImportOptions &options,
+                                          mlir::MLIRContext &context, tn::WeightStore &store);
+
+} // namespace tenon::language

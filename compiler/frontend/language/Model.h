@@ -1,0 +1,41 @@
+// What a file says of a language model: its family, its sizes, and its tensors by the names of
+// their parts. Relies on GGUF's keys.
+#pragma once
+
+#include "compiler/frontend/common/Import.h"
+#include "compiler/frontend/language/Family.h"
+#include "compiler/frontend/weights/gguf/Gguf.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tenon::language {
+
+struct Model {
+  const Family *family = nullptr;
+  int64_t layers = 0;
+  int64_t width = 0;      ///< of the residual stream
+  int64_t inner = 0;      ///< of the feed-forward part
+  int64_t heads = 0;      ///< of queries
+  int64_t keyHeads = 0;   ///< of keys and values
+  int64_t keyWidth = 0;   ///< of a head of queries and keys
+  int64_t valueWidth = 0; ///< of a head of values
+  int64_t vocabulary = 0;
+  int64_t context = 0; ///< positions that it was trained for
+  int64_t turned = 0;  ///< elements of a head that rotary embeddings turn
+  double ropeBase = 0;
+  double epsilon = 0; ///< of norms
+  gguf::File file;
+
+  const gguf::Tensor *tensor(std::string_view name) const { return file.tensor(name); }
+};
+
+/// Reads keys and shapes. TN0245 where they contradict each other; what the model needs and Tenon
+/// lacks goes to `gaps`, all of it.
+Result<Model> readModel(gguf::File file, std::vector<frontend::Gap> &gaps);
+
+/// "blk.3.attn_q.weight"
+std::string layerTensor(int64_t layer, std::string_view part);
+
+} // namespace tenon::language

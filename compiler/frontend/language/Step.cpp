@@ -1,0 +1,379 @@
+// Builds the module of a language model: one step of a decoder over the tokens that are new. Relies
+// on the table of families for what differs.
+#include "compiler/frontend/language/Language.h"
+
+#include "compiler/frontend/common/AttentionScores.h"
+#include "compiler/frontend/language/Weights.h"
+#include "compiler/graph/DimText.h"
+#include "compiler/graph/State.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tenon::language {
+namespace {
+
+using frontend::ImportResult;
+
+/// Tokens of one run at most, unless the user says otherwise.
+constexpr int64_t kMostTokens = 512;
+/// Positions of a session, unless the user says otherwise.
+constexpr int64_t kPositions = 2048;
+
+class Step;
+
+/// Emits the operations of one part of the model, such as a layer's attention.
+class Emitter : public frontend::Emitter {
+public:
+  Emitter(Step &owner, std::string name);
+
+  void gap(const Twine &why, const Twine &workaround) override;
+  void error(ErrorId id, const Twine &what) override;
+  std::string label() const override { return name; }
+
+private:
+  Step &step;
+  std::string name;
+};
+
+class Step : public frontend::ModuleBuilder {
+public:
+  Step(const Model &theModel, const frontend::ImportOptions &theOptions, MLIRContext &owner,
+       tn::WeightStore &theStore)
+      : ModuleBuilder(owner, theStore), model(theModel), options(theOptions),
+        weights(theModel, theStore) {}
+
+  Result<ImportResult> run();
+
+  std::vector<frontend::Gap> gaps;
+  Status failure;
+
+private:
+  Status makeInputs();
+  Result<AffineExpr> sizeOf(llvm::StringRef input, int64_t most);
+  Value tableOf(Emitter &c, double (*function)(double));
+  void prepare();
+  Value layer(int64_t index, Value x);
+  Value attention(int64_t index, Value x);
+  Value projected(Emitter &c, Value x, std::string_view part, int64_t heads, int64_t headWidth);
+  Value turned(Emitter &c, Value x, int64_t heads);
+  Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
+  Value norm(Emitter &c, Value x, std::string_view name, int64_t size);
+  Value product(Emitter &c, Value x, std::string_view name, int64_t outputs, int64_t inputs);
+
+  const Model &model;
+  const frontend::ImportOptions &options;
+  Weights weights;
+  AffineExpr tokens, rows;
+  int64_t positions = 0;
+  Value tokenIds, start, rowNumbers;
+  Value places;       ///< of the tokens, [tokens]
+  Value cosine, sine; ///< [tokens, 1, turned / 2]
+  Value mask;
+  std::map<std::string, BlockArgument> caches;
+  std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
+};
+
+Emitter::Emitter(Step &owner, std::string newName)
+    : frontend::Emitter(owner, NameLoc::get(owner.builder.getStringAttr(newName))), step(owner),
+      name(std::move(newName)) {}
+
+void Emitter::gap(const Twine &why, const Twine &workaround) {
+  hasFailed = true;
+  step.gaps.push_back({.opType = name,
+                       .domain = "gguf",
+                       .node = name,
+                       .source = {},
+                       .dtype = {},
+                       .why = why.str(),
+                       .workaround = workaround.str()});
+}
+
+void Emitter::error(ErrorId id, const Twine &what) {
+  hasFailed = true;
+  if (step.failure.isOk()) {
+    step.failure =
+        Status::error(id, what.str(), "convert the model again with a current converter");
+  }
+}
+
+//===--- Inputs ---===//
+
+/// The size of an input of one dim.
+Result<AffineExpr> Step::sizeOf(StringRef input, int64_t most) {
+  int64_t least = 1;
+  bool isDeclared = false;
+  for (const frontend::ShapeOverride &shape : options.shapes) {
+    if (StringRef(shape.input) != input) {
+      continue;
+    }
+    if (shape.dims.size() != 1) {
+      return Status::error(
+          ErrorId::OnnxBadOverride,
+          strCat("option for input '", std::string_view(input), "': the input has one dimension"),
+          "'tenon inspect MODEL' lists the inputs with their dimensions");
+    }
+    const frontend::DimOverride &dim = shape.dims.front();
+    if (dim.kind == frontend::DimOverride::Kind::Constant) {
+      return symbols.constant(dim.min);
+    }
+    if (dim.kind == frontend::DimOverride::Kind::Range) {
+      least = dim.min;
+      most = dim.max;
+      isDeclared = true;
+    }
+  }
+  return symbols.get(input, least, most, isDeclared);
+}
+
+Status Step::makeInputs() {
+  positions = std::min(model.context, kPositions);
+  TENON_ASSIGN(tokens, sizeOf("tokens", std::min(positions, kMostTokens)));
+  TENON_ASSIGN(rows, sizeOf("rows", std::min(positions, kMostTokens)));
+  Type index = builder.getI64Type();
+  tokenIds = addInput("tokens", {tokens}, index);
+  start = addInput("start", {symbols.constant(1)}, index);
+  rowNumbers = addInput("rows", {rows}, index);
+  for (int64_t i = 0; i < model.layers; ++i) {
+    for (auto [kind, width] : {std::pair("keys", model.keyWidth), {"values", model.valueWidth}}) {
+      std::string name = strCat(kind, '.', i);
+      Value cache = addInput(
+          name,
+          {symbols.constant(positions), symbols.constant(model.keyHeads), symbols.constant(width)},
+          builder.getF32Type());
+      caches[name] = cast<BlockArgument>(cache);
+    }
+  }
+  return Status::ok();
+}
+
+/// A function of the angle of each position and pair, where the tokens stand.
+Value Step::tableOf(Emitter &c, double (*function)(double)) {
+  int64_t half = model.turned / 2;
+  std::vector<double> table;
+  table.reserve(positions * half);
+  for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t pair = 0; pair < half; ++pair) {
+      double frequency = std::pow(model.ropeBase, -2.0 * static_cast<double>(pair) /
+                                                      static_cast<double>(model.turned));
+      table.push_back(function(static_cast<double>(position) * frequency));
+    }
+  }
+  Value values = c.realConstant(table, {positions, half}, builder.getF32Type());
+  values = c.make<tn::GatherOp>(values, places, int64_t{0});
+  return c.reshape(values, {tokens, c.constantSize(1), c.constantSize(half)});
+}
+
+/// What all layers share.
+void Step::prepare() {
+  Emitter c(*this, "positions");
+  places = c.add(c.positions(tokens), start);
+  cosine = tableOf(c, std::cos);
+  sine = tableOf(c, std::sin);
+  AffineExpr one = c.constantSize(1), all = c.constantSize(positions);
+  Value keys = c.alongAxis(c.positions(all), 3, 4);
+  Value queries = c.alongAxis(places, 2, 4);
+  mask = frontend::additive(c, c.compare(keys, tn::Predicate::le, queries), builder.getF32Type());
+  (void)one;
+}
+
+//===--- Parts of a layer ---===//
+
+Value Step::norm(Emitter &c, Value x, std::string_view name, int64_t size) {
+  Value scale = weights.get(c, name, {size});
+  int64_t rank = static_cast<int64_t>(tn::getDims(x.getType()).size());
+  return scale ? c.make<tn::RmsNormOp>(x, scale, rank - 1, llvm::APFloat(model.epsilon)) : Value();
+}
+
+Value Step::product(Emitter &c, Value x, std::string_view name, int64_t outputs, int64_t inputs) {
+  Value matrix = weights.get(c, strCat(name, ".weight"), {outputs, inputs});
+  Value y = x && matrix ? c.make<tn::MatmulOp>(x, matrix, false, true) : Value();
+  Value bias = weights.get(c, strCat(name, ".bias"), {outputs}, /*isOptional=*/true);
+  return y && bias ? c.add(y, bias) : y;
+}
+
+/// [tokens, heads, head width]
+Value Step::projected(Emitter &c, Value x, std::string_view part, int64_t heads,
+                      int64_t headWidth) {
+  Value y = product(c, x, part, heads * headWidth, model.width);
+  return y ? c.reshape(y, {tokens, c.constantSize(heads), c.constantSize(headWidth)}) : y;
+}
+
+/// Rotary embeddings of the first elements of each head.
+Value Step::turned(Emitter &c, Value x, int64_t heads) {
+  if (!x || c.failed()) {
+    return Value();
+  }
+  bool isPairs = model.family->rope == Rope::Pairs;
+  AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
+  AffineExpr one = c.constantSize(1), two = c.constantSize(2), none = c.constantSize(0);
+  int64_t axis = isPairs ? 3 : 2;
+  tn::Dims pairs =
+      isPairs ? tn::Dims{tokens, count, half, two} : tn::Dims{tokens, count, two, half};
+  tn::Dims entry = pairs;
+  entry[axis] = one;
+  Value part = c.reshape(c.sliceAxis(x, 2, none, c.constantSize(model.turned)), pairs);
+  auto half_ = [&](AffineExpr which) {
+    return c.reshape(c.sliceAxis(part, axis, which, one), {tokens, count, half});
+  };
+  Value first = half_(none), second = half_(one);
+  Value real = c.sub(c.mul(first, cosine), c.mul(second, sine));
+  Value imaginary = c.add(c.mul(first, sine), c.mul(second, cosine));
+  Value y = c.reshape(c.concat({c.reshape(real, entry), c.reshape(imaginary, entry)}, axis),
+                      {tokens, count, c.constantSize(model.turned)});
+  if (model.turned == model.keyWidth) {
+    return y;
+  }
+  Value rest = c.sliceAxis(x, 2, c.constantSize(model.turned),
+                           c.constantSize(model.keyWidth - model.turned));
+  return c.concat({y, rest}, 2);
+}
+
+/// The layer's cache with the new rows, [1, positions, key heads, width].
+Value Step::cached(Emitter &c, std::string_view kind, int64_t index, Value x) {
+  if (!x || c.failed()) {
+    return Value();
+  }
+  std::string name = strCat(kind, '.', index);
+  Value indices = c.reshape(places, {tokens, c.constantSize(1)});
+  Value cache = c.make<tn::ScatterNdOp>(caches[name], indices, x, tn::ScatterKind::none);
+  states.emplace_back(name, cache);
+  tn::Dims dims = tn::getDims(cache.getType());
+  dims.insert(dims.begin(), c.constantSize(1));
+  return c.reshape(cache, dims);
+}
+
+Value Step::attention(int64_t index, Value x) {
+  Emitter c(*this, layerTensor(index, "attention"));
+  auto named = [&](std::string_view part) { return layerTensor(index, part); };
+  Value h = norm(c, x, named("attn_norm.weight"), model.width);
+  Value q = projected(c, h, named("attn_q"), model.heads, model.keyWidth);
+  Value k = projected(c, h, named("attn_k"), model.keyHeads, model.keyWidth);
+  Value v = projected(c, h, named("attn_v"), model.keyHeads, model.valueWidth);
+  if (model.family->normalizesHeads && q && k) {
+    q = norm(c, q, named("attn_q_norm.weight"), model.keyWidth);
+    k = norm(c, k, named("attn_k_norm.weight"), model.keyWidth);
+  }
+  int64_t every = model.family->noRopeEvery;
+  if (every == 0 || (index + 1) % every != 0) {
+    q = turned(c, q, model.heads);
+    k = turned(c, k, model.keyHeads);
+  }
+  k = cached(c, "keys", index, k);
+  v = cached(c, "values", index, v);
+  if (!q || !k || !v || c.failed()) {
+    return Value();
+  }
+  AffineExpr one = c.constantSize(1);
+  q = c.reshape(q, {one, tokens, c.constantSize(model.heads), c.constantSize(model.keyWidth)});
+  bool inner[] = {true, true, true, true};
+  Value y = c.make<tn::AttentionOp>(
+      q, k, v, mask, llvm::APFloat(1 / std::sqrt(static_cast<double>(model.keyWidth))),
+      /*causal=*/false, inner, /*maskedRowsAreNan=*/false);
+  int64_t width = model.heads * model.valueWidth;
+  y = y ? c.reshape(y, {tokens, c.constantSize(width)}) : y;
+  return product(c, y, named("attn_output"), model.width, width);
+}
+
+Value Step::layer(int64_t index, Value x) {
+  Value attended = attention(index, x);
+  Emitter c(*this, layerTensor(index, "ffn"));
+  if (!attended) {
+    return Value();
+  }
+  x = c.add(x, attended);
+  auto named = [&](std::string_view part) { return layerTensor(index, part); };
+  Value h = norm(c, x, named("ffn_norm.weight"), model.width);
+  Value gate = product(c, h, named("ffn_gate"), model.inner, model.width);
+  Value up = product(c, h, named("ffn_up"), model.inner, model.width);
+  Value y = gate && up ? c.mul(c.unary<tn::SiluOp>(gate), up) : Value();
+  y = product(c, y, named("ffn_down"), model.width, model.inner);
+  return y ? c.add(x, y) : y;
+}
+
+Result<ImportResult> Step::run() {
+  beginModule();
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    lastDiagnostic = tn::nameSymbols(diagnostic.str(), symbols.all());
+    return success();
+  });
+  tn::ScopedAssumptions listening(&context, symbols);
+  TENON_TRY(makeInputs());
+  prepare();
+  Emitter c(*this, "output");
+  Value embedding = weights.get(c, "token_embd.weight", {model.vocabulary, model.width});
+  Value x = embedding ? c.make<tn::GatherOp>(embedding, tokenIds, int64_t{0}) : Value();
+  for (int64_t i = 0; x && i < model.layers; ++i) {
+    x = layer(i, x);
+  }
+  Value logits;
+  if (x) {
+    x = c.make<tn::GatherOp>(x, rowNumbers, int64_t{0});
+    x = norm(c, x, "output_norm.weight", model.width);
+    logits = model.tensor("output.weight") ? product(c, x, "output", model.vocabulary, model.width)
+                                           : c.make<tn::MatmulOp>(x, embedding, false, true);
+  }
+  TENON_TRY(std::move(failure));
+  for (const std::string &name : weights.unread()) {
+    gaps.push_back({.opType = "tensor",
+                    .domain = "gguf",
+                    .node = name,
+                    .source = {},
+                    .dtype = {},
+                    .why = "nothing of the family reads the tensor, so the model would be another",
+                    .workaround = {}});
+  }
+  ImportResult result;
+  if (!gaps.empty() || !logits) {
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  SmallVector<Value> results = {logits};
+  SmallVector<StringAttr> names = {builder.getStringAttr("logits")};
+  for (const auto &[name, value] : states) {
+    results.push_back(value);
+    names.push_back(builder.getStringAttr(strCat(name, ".next")));
+  }
+  endFunction(results, names);
+  TENON_ASSIGN(result.module, takeModule());
+  for (const auto &[name, value] : states) {
+    TENON_TRY(tn::declareState(*result.module, name, strCat(name, ".next")));
+  }
+  return result;
+}
+
+} // namespace
+
+Result<ImportResult> importGguf(const std::string &path, const frontend::ImportOptions &options,
+                                MLIRContext &context, tn::WeightStore &store) {
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  TENON_ASSIGN(MappedFile mapped, MappedFile::open(path));
+  std::shared_ptr<MappedFile> file = std::make_shared<MappedFile>(std::move(mapped));
+  store.keep(file);
+  Result<gguf::File> read = gguf::read(file->bytes());
+  if (!read) {
+    return read.takeStatus().prefix(path);
+  }
+  std::vector<frontend::Gap> gaps;
+  Result<Model> model = readModel(std::move(*read), gaps);
+  if (!model) {
+    return model.takeStatus().prefix(path);
+  }
+  if (!model->family) {
+    ImportResult result;
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  Step step(*model, options, context, store);
+  step.gaps = std::move(gaps);
+  Result<ImportResult> result = step.run();
+  if (!result) {
+    return result.takeStatus().prefix(path);
+  }
+  return result;
+}
+
+} // namespace tenon::language

@@ -1,0 +1,79 @@
+// Text as the tokens of a model, and back. Immutable: any number of threads may share one.
+#pragma once
+
+#include "generate/tokenizer/Pattern.h"
+#include "generate/tokenizer/Vocabulary.h"
+#include "support/Result.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tenon::generate {
+
+/// Text, and who wrote it: control tokens count only where a template wrote them, so that no prompt
+/// can end its own turn.
+struct TextPart {
+  std::string_view text;
+  bool isOfTemplate = false;
+};
+
+class Tokenizer {
+public:
+  /// TN0249 where the vocabulary contradicts itself; TN0246 for a pattern that is not known.
+  static Result<Tokenizer> create(Vocabulary vocabulary);
+
+  /// The tokens of parts that are one text. TN0248 for text that is not UTF-8.
+  Result<std::vector<int32_t>> encode(std::span<const TextPart> parts) const;
+  Result<std::vector<int32_t>> encode(std::string_view text) const {
+    TextPart part{text};
+    return encode(std::span(&part, 1));
+  }
+
+  /// The bytes of a token; those of control tokens are none, unless they are asked for. Not always
+  /// whole UTF-8.
+  std::string_view bytesOf(int32_t token) const;
+  bool isControl(int32_t token) const;
+  /// Of all tokens, without those for control.
+  std::string decode(std::span<const int32_t> tokens) const;
+
+  const Vocabulary &vocabulary() const { return source; }
+  size_t size() const { return source.tokens.size(); }
+  /// -1 where there is none.
+  int32_t find(std::string_view token) const;
+
+private:
+  struct Merge {
+    int32_t rank, result;
+  };
+  struct Special {
+    std::string text;
+    int32_t token;
+    bool isControl;
+  };
+
+  Status index();
+  Status indexMerges();
+  Status encodeText(std::string_view text, bool isFirst, std::vector<int32_t> &tokens) const;
+  Status encodeByteLevel(std::string_view text, std::vector<int32_t> &tokens) const;
+  void encodePiece(std::u32string_view piece, std::vector<int32_t> &tokens) const;
+  Status encodeScored(std::string_view text, std::vector<int32_t> &tokens) const;
+  const Special *specialAt(std::string_view text, size_t at, bool isOfTemplate) const;
+
+  Vocabulary source;
+  std::vector<Pattern> patterns;
+  std::vector<std::string> bytes; ///< of each token
+  std::unordered_map<std::string, int32_t> byText;
+  std::unordered_map<uint64_t, Merge> merges; ///< by the tokens to the left and the right
+  int32_t byteTokens[256];                    ///< of single bytes, -1 for none
+  std::vector<Special> specials;              ///< the longest first
+};
+
+/// The patterns that a name in a GGUF file stands for; none where it is not known. `composes` and
+/// the like follow from the name too.
+bool applyPreTokenizer(std::string_view name, Vocabulary &vocabulary);
+
+} // namespace tenon::generate
