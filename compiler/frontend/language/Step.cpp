@@ -318,8 +318,7 @@ Result<ImportResult> Step::run() {
   TENON_TRY(makeInputs());
   prepare();
   Emitter c(*this, "output");
-  Value embedding = weights.get(c, "token_embd.weight", {model.vocabulary, model.width});
-  Value x = embedding ? c.make<tn::GatherOp>(embedding, tokenIds, int64_t{0}) : Value();
+  Value x = weights.rows(c, "token_embd.weight", {model.vocabulary, model.width}, tokenIds);
   for (int64_t i = 0; x && i < model.layers; ++i) {
     x = layer(i, x);
   }
@@ -327,8 +326,8 @@ Result<ImportResult> Step::run() {
   if (x) {
     x = c.make<tn::GatherOp>(x, rowNumbers, int64_t{0});
     x = norm(c, x, "output_norm.weight", model.width);
-    logits = model.tensor("output.weight") ? product(c, x, "output", model.vocabulary, model.width)
-                                           : c.make<tn::MatmulOp>(x, embedding, false, true);
+    logits = product(c, x, model.tensor("output.weight") ? "output" : "token_embd",
+                     model.vocabulary, model.width);
   }
   TENON_TRY(std::move(failure));
   TENON_ASSIGN(std::vector<frontend::Asset> assets, readText(model, positions, gaps));
