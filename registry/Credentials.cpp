@@ -26,9 +26,10 @@ constexpr const char *kContainer = "http://169.254.170.2";
 constexpr const char *kInstance = "http://169.254.169.254";
 
 Status refused(std::string_view source, std::string_view why) {
-  return Status::error(ErrorId::StoreFailed,
-                       fmt::format("{} gives no keys for S3: {}", source, withoutControls(why)),
-                       "docs/guides/registry-at-scale.md has the sources and what each of them takes");
+  return Status::error(
+      ErrorId::StoreFailed,
+      fmt::format("{} gives no keys for S3: {}", source, withoutControls(why)),
+      "docs/guides/registry-at-scale.md has the sources and what each of them takes");
 }
 
 Result<std::string> textOf(std::string_view source, const std::string &path) {
