@@ -545,7 +545,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         self.servers.database_proxy.cut = "after"
         self.assertEqual(2, self.push("data", "b.txt")["version"])
         self.servers.database_proxy.cut = "before"
-        self.assertIn("nothing was done", self.refused("TN1013", "promote", "data:2", "live"))
+        self.assertIn("nothing was changed", self.refused("TN1013", "promote", "data:2", "live"))
         self.assertEqual([("push", 1), ("push", 2)], self.events())
         self.servers.database_proxy.cut = "after"
         self.get("promote", "data:2", "live")

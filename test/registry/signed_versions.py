@@ -103,7 +103,7 @@ class Versions(VersionTest):
         self.refused("TN1015", "registry", "gate", "cnn:1", "live")
         self.refused("TN1015", "registry", "promote", "cnn:1", "live")
         self.get("sign", "cnn:1", "--key", "other.pem")
-        self.assertIn("asks for a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
+        self.assertIn("requires a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
         self.get("sign", "cnn:1", "--key", "mine.pem")
         self.get("promote", "cnn:1", "live")
         both = (self.folder / "mine.pub.pem").read_text() + (self.folder / "other.pub.pem").read_text()
