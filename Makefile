@@ -64,7 +64,7 @@ static: setup
 	@cmake --build --preset static --target tenon
 	@ls build/static/bin/tenon
 
-# The server as an image for podman or Docker: docs/deploy.md.
+# The server as an image for podman or Docker: docs/guides/deploy.md.
 BUILDER ?= podman
 image: static
 	@mkdir -p build/image

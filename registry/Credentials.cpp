@@ -28,7 +28,7 @@ constexpr const char *kInstance = "http://169.254.169.254";
 Status refused(std::string_view source, std::string_view why) {
   return Status::error(ErrorId::StoreFailed,
                        fmt::format("{} provides no keys for S3: {}", source, withoutControls(why)),
-                       "docs/registry-at-scale.md has the sources and what each of them takes");
+                       "docs/guides/registry-at-scale.md lists the sources and what each needs");
 }
 
 Result<std::string> textOf(std::string_view source, const std::string &path) {
@@ -135,7 +135,7 @@ Result<Keys> Credentials::find() {
              : Status::error(ErrorId::BadArgument,
                              fmt::format("no keys for S3 were found: {}", fmt::join(tried, "; ")),
                              "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
-                             "docs/registry-at-scale.md has all sources");
+                             "docs/guides/registry-at-scale.md lists all sources");
 }
 
 Result<Keys> Credentials::fromEnvironment() {

@@ -213,7 +213,7 @@ Status PostgresDatabase::describe(const PGresult &result) const {
   }
   if (state == "42501") { // insufficient_privilege
     return Status::error(ErrorId::StoreFailed, message,
-                         "the database's administrator grants it: see docs/registry-at-scale.md");
+                         "the database's administrator grants it: see docs/guides/registry-at-scale.md");
   }
   return Status::error(ErrorId::StoreFailed, message, "see the log of the database server");
 }

@@ -259,7 +259,7 @@ Result<Rule> parseComparison(std::string_view text) {
       names.emplace_back(each.name);
     }
     return badRule(text, fmt::format("there is no metric '{}'", withoutControls(words[0])),
-                   didYouMean(words[0], names, "docs/registry.md lists the metrics"));
+                   didYouMean(words[0], names, "docs/guides/registry.md lists the metrics"));
   }
   if (metric->family == MetricFamily::Loads) {
     return badRule(text, "an engine loads or it does not", "write the word alone: 'loads'");

@@ -151,8 +151,8 @@ class Chart(unittest.TestCase):
         self.assertEqual((PLAIN / "tenon.yaml").read_text(), made.stdout, "make it again: the first line of deploy/kubernetes/values.yaml says how")
 
     def test_the_page(self):
-        """The commands of docs/deploy.md that need helm alone."""
-        [block] = re.findall(r"^```sh\n(helm.*?)^```", (SOURCE / "docs/deploy.md").read_text(), re.M | re.S)
+        """The commands of docs/guides/deploy.md that need helm alone."""
+        [block] = re.findall(r"^```sh\n(helm.*?)^```", (SOURCE / "docs/guides/deploy.md").read_text(), re.M | re.S)
         self.assertEqual(3, len(block.splitlines()))
         done = subprocess.run(["bash", "-ec", block], cwd=SOURCE, env={**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}, capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stderr)

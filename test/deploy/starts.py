@@ -148,8 +148,8 @@ class Starts(ServingTest):
                 self.assertIn(b"tenon_request", server.get("/metrics")[1])
 
     def test_the_page(self):
-        """docs/deploy.md shows what the runtime starts, and it runs as it stands there."""
-        block = re.search(r"^```sh\n(mkdir.*?)^```", (SOURCE / "docs/deploy.md").read_text(), re.M | re.S)[1]
+        """docs/guides/deploy.md shows what the runtime starts, and it runs as it stands there."""
+        block = re.search(r"^```sh\n(mkdir.*?)^```", (SOURCE / "docs/guides/deploy.md").read_text(), re.M | re.S)[1]
         *before, serve = block.splitlines()
         container = container_of(KSERVE[0])
         words = " ".join(container["args"]).replace("/mnt/models", "models").replace("{{.Name}}", self.name).replace("$(CPU_LIMIT)", "1").split()

@@ -1,4 +1,4 @@
-"""`tenon registry` from the outside: the commands of docs/registry.md, gates over real measurements, what may not be pushed, and a
+"""`tenon registry` from the outside: the commands of docs/guides/registry.md, gates over real measurements, what may not be pushed, and a
 server that follows an alias."""
 
 import io
@@ -84,8 +84,8 @@ class RegistryTest(unittest.TestCase):
 
 class Commands(RegistryTest):
     def test_page(self):
-        """The commands of docs/registry.md, as they stand there."""
-        page = (SOURCE / "docs/registry.md").read_text()
+        """The commands of docs/guides/registry.md, as they stand there."""
+        page = (SOURCE / "docs/guides/registry.md").read_text()
         script = re.search(r"^```\n(tenon compile.*?)^```$", page, re.M | re.S).group(1)
         home = self.folder / "page"
         home.mkdir()

@@ -24,7 +24,7 @@ import shared  # noqa: E402
 from server import SOURCE, TENON  # noqa: E402
 
 
-PAGE = SOURCE / "docs/registry-at-scale.md"
+PAGE = SOURCE / "docs/guides/registry-at-scale.md"
 
 
 class Contract:
@@ -594,7 +594,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         self.servers.postgres.sql("DROP OWNED BY reader; DROP ROLE reader")
 
     def test_page(self):
-        """The commands about tokens, as they stand in docs/registry-at-scale.md."""
+        """The commands about tokens, as they stand in docs/guides/registry-at-scale.md."""
         script = re.search(r"^```\n(export TENON_REGISTRY_TOKEN.*?)^```$", PAGE.read_text(), re.M | re.S).group(1)
         environment = dict(self.environment, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}", TENON_REGISTRY=self.registry)
         done = subprocess.run(["bash", "-ec", script], env=environment, capture_output=True, text=True, timeout=120)

@@ -82,11 +82,11 @@ class Serving(unittest.TestCase):
 
     @unittest.skipIf(not shutil.which("haproxy", path="/usr/sbin:/usr/bin"), "no haproxy")
     def test_three_behind_haproxy(self):
-        """With the settings of docs/registry-at-scale.md: a promotion reaches all within two seconds, and a killed server costs no request."""
+        """With the settings of docs/guides/registry-at-scale.md: a promotion reaches all within two seconds, and a killed server costs no request."""
         with contextlib.ExitStack() as stack:
             servers = [stack.enter_context(Server("registry:cnn@live")) for _ in range(3)]
             port = shared.free_port()
-            settings = re.search(r"^```\n(defaults\n.*?)^```$", (SOURCE / "docs/registry-at-scale.md").read_text(), re.M | re.S).group(1).replace("bind :8000", f"bind 127.0.0.1:{port}")
+            settings = re.search(r"^```\n(defaults\n.*?)^```$", (SOURCE / "docs/guides/registry-at-scale.md").read_text(), re.M | re.S).group(1).replace("bind :8000", f"bind 127.0.0.1:{port}")
             for address, server in zip(("10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"), servers):
                 settings = settings.replace(address, f"127.0.0.1:{server.port}")
             (self.folder / "haproxy.cfg").write_text(settings)

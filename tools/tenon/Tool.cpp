@@ -87,7 +87,7 @@ constexpr Verb kVerbs[] = {
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
-    {"registry", "platform.md",
+    {"registry", "guides/platform.md",
      "keep versions of models and engines, gate and promote them, roll back",
      "tenon registry push cnn model.tenon --registry models.registry\n"
      "tenon registry promote cnn:1 production --registry models.registry\n"

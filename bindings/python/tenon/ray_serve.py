@@ -5,7 +5,7 @@
 
     serve.run(ray_serve.app({"fashion": "fashion.tenon"}))
 
-`tenon serve` speaks all of the protocol (gRPC, binary tensors, versions, statistics) and has no Python on the way of a request; docs/deploy.md
+`tenon serve` speaks all of the protocol (gRPC, binary tensors, versions, statistics) and has no Python on the way of a request; docs/guides/deploy.md
 compares both. Needs `pip install 'ray[serve]'`, which is imported when `app` is called.
 """
 
