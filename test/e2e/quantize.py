@@ -382,8 +382,8 @@ class Quantize(ToolTest):
                                   ({"other": image, "more": image}, "TN0113", "no array for the input 'image'"),
                                   ({"image": np.full_like(image, 0.5)}, "TN0113", "one value")):
             self.assertIn(words, self.refused(code, *common, data=data))
-        for data, words in (({"image": image[:1]}, "one sample alone"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
-                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "each sample has one value")):
+        for data, words in (({"image": image[:1]}, "only one sample"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
+                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "in each sample, all values of an input are equal")):
             np.savez(self.folder / "odd.npz", **data)
             self.assertIn(words, self.call("quantize", model, "--data", "odd.npz", "-o", "odd.onnx").stderr)
             self.assertIn(words, " ".join(self.json("quantize", model, "--data", "odd.npz", "-o", "odd.onnx")["warnings"]))

@@ -291,9 +291,9 @@ class QuantizeForms(ToolTest):
         model = self.save(transformer(), "transformer.onnx")
         np.savez(self.folder / "calib.npz", ids=np.random.default_rng(0).integers(0, 1000, (4, 16)))
         self.refused("TN0105", "--narrow asks", model, "--weights-only", 8, "--narrow", "q0")
-        self.refused("TN0105", "--data gives some", model, "--weights-only", 8, "--data", "calib.npz")
+        self.refused("TN0105", "--data is given", model, "--weights-only", 8, "--data", "calib.npz")
         self.refused("TN0105", "both name 'q0'", model, "--data", "calib.npz", "--keep", "q0", "--narrow", "q0")
-        self.refused("TN0105", "--percentile says nothing", model, "--data", "calib.npz", "--percentile", 99)
+        self.refused("TN0105", "--percentile has no effect", model, "--data", "calib.npz", "--percentile", 99)
 
     def test_zeros_lose_nothing(self):
         net = Net(3)

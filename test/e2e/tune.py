@@ -203,7 +203,7 @@ class Refusals(TuneTest):
             burner.start()
         try:
             done = self.refuse(6, "TN0143", "tune", "large.onnx", "--store", self.store)
-            self.assertRegex(done.stderr, r"others disturbed \d+ of \d+ rounds")
+            self.assertRegex(done.stderr, r"other programs disturbed \d+ of \d+ rounds")
             self.assertEqual([], self.lines())
         finally:
             for burner in burners:
@@ -259,7 +259,7 @@ class Cache(TuneTest):
         whole = self.records.read_bytes()
         self.records.write_bytes(whole[:-20])
         done = self.succeed("compile", "mlp.onnx", "-o", "c.tenon", *COMPILE, "--store", self.store)
-        self.assertIn("the last record of the tuning store is incomplete: it is dropped", done.stderr)
+        self.assertIn("the last record of the tuning store is incomplete and is dropped", done.stderr)
         self.assertEqual(2, len(self.json("cache", "ls", "--store", self.store)["records"]))
         again = self.tune("mlp.onnx")
         self.assertEqual((1, 2), (again["measured"], again["known"]))

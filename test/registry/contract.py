@@ -599,7 +599,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         environment = dict(self.environment, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}", TENON_REGISTRY=self.registry)
         done = subprocess.run(["bash", "-ec", script], env=environment, capture_output=True, text=True, timeout=120)
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertIn("'ci' opens nothing any more", done.stdout)
+        self.assertIn("'ci' is revoked", done.stdout)
 
 
 if __name__ == "__main__":

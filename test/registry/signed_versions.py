@@ -71,7 +71,7 @@ class Versions(VersionTest):
         environment = dict(self.environment, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}")
         done = subprocess.run(["bash", "-ec", script], cwd=home, env=environment, capture_output=True, text=True, timeout=120)
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, "model.tenon is what key [0-9a-f]{16} signed, 1 file\n")
+        self.assertRegex(done.stdout, "model.tenon matches what key [0-9a-f]{16} signed, 1 file\n")
 
     def test_push_and_sign(self):
         self.get("push", "cnn", "cnn.tenon", "--sign", "mine.pem")
