@@ -197,9 +197,9 @@ private:
       bool isInside = !rest.empty() && i >= rest.front().first;
       if ((instruction.queue != 0 && !isInside) ||
           (instruction.kind == InstructionKind::Size && !rest.empty())) {
-        return instructionError(i, instruction,
-                                "it is on queue 1 outside of the sections, or decides a size "
-                                "before their end");
+        return instructionError(
+            i, instruction,
+            "it is on queue 1 outside the sections, or decides a size before their end");
       }
     }
     return Status::ok();

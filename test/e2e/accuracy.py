@@ -230,7 +230,7 @@ class OtherMetrics(AccuracyTest):
         rows, _ = self.rows("m.onnx", "--data", "test.npz", "--metric", f"cmd:{sys.executable} score.py")
         self.assertAlmostEqual(self.rows("m.onnx", "--data", "test.npz")[0][0]["value"], rows[0]["value"], 9)
         self.assertIsNone(rows[0]["interval_95"])
-        for program, part in (("echo 1; false", "ended with exit code 1"), ("echo nothing", "is no number"), ("true", "is no number"),
+        for program, part in (("echo 1; false", "ended with exit code 1"), ("echo nothing", "is not a number"), ("true", "is not a number"),
                               ("kill -9 $$;", "ended by a signal")):
             with self.subTest(program=program):
                 done = self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "test.npz", "--metric", f"cmd:{program}", *FAST)
@@ -364,7 +364,7 @@ class Faults(AccuracyTest):
 
     def test_lines(self):
         good = json.dumps({"x": self.x[0].tolist(), "label": 1})
-        for error, exit_code, part, line in (("TN0113", 5, "line 2 is not an object", "[1, 2]"), ("TN0113", 5, "line 2 is not an object", '{"x": NaN}'),
+        for error, exit_code, part, line in (("TN0113", 5, "line 2 is not a JSON object", "[1, 2]"), ("TN0113", 5, "line 2 is not a JSON object", '{"x": NaN}'),
                                              ("TN0113", 5, "line 2: 'x' has samples of 2", '{"x": [1, 2], "label": 1}'), ("TN0113", 5, "has no 'x'", '{"label": 1}'),
                                              ("TN0113", 5, "its lists differ", '{"x": [[1], [2, 3]], "label": 1}'),
                                              ("TN0113", 5, "its lists differ", '{"x": ' + "[" * 5000 + "]" * 5000 + "}"),

@@ -140,7 +140,7 @@ class QuantizeForms(ToolTest):
             self.refused("TN0218", "inputs and", model, "--weights-only", 8)
         cycle = [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
         model = self.save(raw(cycle, [w], [value("x", ["n", 256])], [value("y", ["n", 256])]))
-        self.refused("TN0217", "which is made later", model, "--weights-only", 8)
+        self.refused("TN0217", "which is defined later", model, "--weights-only", 8)
 
     def test_norms_that_do_not_fit_are_left(self):
         weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((64, 32, 3, 3)).astype(np.float32), "w")

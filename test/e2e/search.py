@@ -260,7 +260,7 @@ class Search(ToolTest):
                 ("TN0105", 2, "--weights-only", ("quantize", "outlier.onnx", "--weights-only", "8", "--accuracy-drop", "1%")),
                 ("TN0105", 2, "no such metric", (*base, "--report", "bad.html", "--metric", "top0")),
                 ("TN0105", 2, "no such metric", (*asked, "--metric", "top0")), ("TN0115", 5, "needs labels", (*asked, "--metric", "f1")),
-                ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is none", (*asked, "--state", "outlier.onnx"))):
+                ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is not a search state", (*asked, "--state", "outlier.onnx"))):
             with self.subTest(flags[5:]):
                 self.assertIn(words, self.refuse(code, error, *flags).stderr)
         everything = [f"--keep={name}" for name in ("stem", "before", "spoiled", "after")]

@@ -271,7 +271,7 @@ class Cache(TuneTest):
         text[text.index(b"\n") + 60] ^= 1
         self.records.write_bytes(text)
         done = self.succeed("compile", "mlp.onnx", "-o", "c.tenon", *COMPILE, "--store", self.store)
-        self.assertRegex(done.stderr, "TN0140: record 1 of .*: its checksum does not fit; it is not used")
+        self.assertRegex(done.stderr, "TN0140: record 1 of .*: its checksum does not match; it is not used")
         self.refuse(5, "TN0140", "cache", "import", self.records, "--store", self.folder / "new")
         self.assertFalse((self.folder / "new" / "records").exists())
         self.assertEqual(1, self.json("cache", "gc", "--store", self.store)["dropped"])

@@ -487,7 +487,7 @@ class Shared(places.InServers, Contract, unittest.TestCase):
         gc = self.removal()
         gc.kill()
         gc.wait()
-        self.assertIn("gc removes", self.refused("TN1002", "push", "data", "a.txt", "--kind", "report"))
+        self.assertIn("gc is removing", self.refused("TN1002", "push", "data", "a.txt", "--kind", "report"))
         self.assertSound()
         self.get("gc")
         self.assertEqual(3, self.push("data", "a.txt")["version"])

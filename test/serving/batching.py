@@ -191,6 +191,7 @@ class Batching(unittest.TestCase):
         accepted = 'dynamic_batching {} parameters { key: "answers_may_depend_on_other_requests" value { string_value: "accepted" } }'
         with self.serve(config=accepted, model="slight") as server:
             self.assertRegex(self.reason(server, "slight"), "TN0850: output 'sum' of a row changes by [0-9.e-]+ when [0-9]+ rows are batched")
+            self.assertNotIn("dynamic_batching", json.loads(server.get("/v2/models/slight/config")[1]))
         with self.serve(config=accepted, model="even") as server:
             self.assertEqual("", self.reason(server, "even"))
             self.assertIn("dynamic_batching", json.loads(server.get("/v2/models/even/config")[1]))

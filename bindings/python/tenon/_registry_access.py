@@ -37,7 +37,7 @@ def _split(reference: str) -> List[str]:
     """NAME, and what follows it with its mark."""
     found = re.fullmatch(r"([^:@]+)((?:[:@].+)?)", reference)
     if not found:
-        raise usage("TN1004", f"'{reference}' is not a version of a registry", "write use NAME:VERSION, NAME@ALIAS, or NAME for the newest version")
+        raise usage("TN1004", f"'{reference}' is not a version of a registry", "use NAME:VERSION, NAME@ALIAS, or NAME for the newest version")
     return [found[1], found[2]]
 
 

@@ -197,7 +197,7 @@ Status Reader::readTensors(uint64_t count) {
     }
     if (!tensor.dims.empty() && tensor.dims.back() % tensor.type->elements != 0) {
       return bad(strCat("the rows of the tensor '", name, "' have ", tensor.dims.back(),
-                        " elements, which is no multiple of its blocks of ",
+                        " elements, which is not a multiple of its blocks of ",
                         tensor.type->elements));
     }
     order.emplace_back(tensor.name, offset);
@@ -215,7 +215,7 @@ Status Reader::placeTensors() {
     std::optional<int64_t> value = stated->integer();
     if (!value || *value <= 0 || static_cast<uint64_t>(*value) > kMaxAlignment ||
         (*value & (*value - 1)) != 0) {
-      return bad("'general.alignment' is no power of two");
+      return bad("'general.alignment' is not a power of two");
     }
     alignment = static_cast<uint64_t>(*value);
   }
