@@ -212,8 +212,9 @@ Status PostgresDatabase::describe(const PGresult &result) const {
                                                  address.schema));
   }
   if (state == "42501") { // insufficient_privilege
-    return Status::error(ErrorId::StoreFailed, message,
-                         "the database's administrator grants it: see docs/guides/registry-at-scale.md");
+    return Status::error(
+        ErrorId::StoreFailed, message,
+        "the database's administrator grants it: see docs/guides/registry-at-scale.md");
   }
   return Status::error(ErrorId::StoreFailed, message, "see the log of the database server");
 }

@@ -177,7 +177,8 @@ TEST_F(GpuTensors, TakesDlpackTensors) {
   input.device_id = 1;
   Status status = capi::bindInputs(session->engine(), inputs, in);
   EXPECT_EQ(ErrorId::RunBadBinding, status.id());
-  EXPECT_NE(std::string_view::npos, status.message().find("on device 2:1, but the engine is on GPU 0"));
+  EXPECT_NE(std::string_view::npos,
+            status.message().find("on device 2:1, but the engine is on GPU 0"));
 }
 
 TEST_F(GpuTensors, RefusesDeviceTensorsOnTheCpu) {

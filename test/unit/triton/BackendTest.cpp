@@ -253,8 +253,9 @@ TEST_F(TritonBackend, FixedBatch) {
   HostedModel host(fixed, kPlain);
   ASSERT_EQ("", host.problem);
   EXPECT_EQ(Json({4, 8}), parseJson(host.model.config)["input"][0]["dims"]);
-  EXPECT_EQ(0u, HostedModel(fixed, R"({"max_batch_size": 4})")
-                    .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' cannot be a batch"));
+  EXPECT_EQ(0u,
+            HostedModel(fixed, R"({"max_batch_size": 4})")
+                .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' cannot be a batch"));
   std::filesystem::remove_all(fixed);
 }
 
