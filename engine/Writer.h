@@ -28,7 +28,8 @@ struct VariantContent {
   std::string cubinBy = {}; ///< the assembler and its version: "ptxas 13.0.88"
 };
 
-/// JSON text for people and tools ("fusion", "memory", "placement"); opaque to the runtime.
+/// JSON text for people and tools ("fusion", "memory"), and for what runs the engine ("tokenizer");
+/// opaque to the runtime.
 struct Record {
   std::string name;
   std::string json;

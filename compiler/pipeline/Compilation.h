@@ -3,6 +3,7 @@
 // Compilation.cpp what runs them.
 #pragma once
 
+#include "compiler/frontend/common/Import.h"
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
@@ -113,6 +114,7 @@ private:
   PhaseDump dump;
   /// Up to optimize; the groups go on with their own.
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<frontend::Asset> assets; ///< of the model
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
   opt::PrecisionRecord precision; ///< of the model, before its groups

@@ -36,6 +36,7 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
+  assets = std::move(imported.assets);
   summary.narrowed = narrowings(*module);
   TENON_TRY(checkStrict(options, summary.narrowed));
   return options.observed.empty() ? Status::ok() : opt::observe(*module, options.observed);
@@ -333,6 +334,9 @@ Status Compilation::exportEngine() {
   }
   if (std::optional<std::string> metadata = metadataRecord(*groups.front().module)) {
     content.records.push_back({"metadata", std::move(*metadata)});
+  }
+  for (const frontend::Asset &asset : assets) {
+    content.records.push_back({asset.name, asset.json});
   }
   content.provenance = {.compiler = compilerVersion(),
                         .model = identity.model.hex(),

@@ -1,4 +1,5 @@
 // The filters and tests of templates, each a row of a table.
+// One file: the filters and tests are one table.
 #include "generate/template/Interpreter.h"
 
 #include "support/text/Text.h"
@@ -50,8 +51,8 @@ Result<Value> toJsonFilter(Interpreter &self, const Value &x, const Arguments &a
   if (const Value *indent = arguments.get(1, "indent"); indent && !indent->isNone()) {
     form.indent = indent->integer();
   }
-  if (const Value *separators = arguments.get(2, "separators"); separators && separators->list() &&
-                                                                separators->list()->size() == 2) {
+  if (const Value *separators = arguments.get(2, "separators");
+      separators && separators->list() && separators->list()->size() == 2) {
     form.itemSeparator = textOf(&(*separators->list())[0]);
     form.keySeparator = textOf(&(*separators->list())[1]);
   }
@@ -133,8 +134,8 @@ Result<Value> replace(Interpreter &self, const Value &x, const Arguments &argume
   }
   Text text = x.written(), result, with = to->written();
   std::string sought = textOf(from);
-  std::optional<int64_t> count = arguments.get(2, "count") ? arguments.get(2, "count")->integer()
-                                                           : std::optional<int64_t>();
+  std::optional<int64_t> count =
+      arguments.get(2, "count") ? arguments.get(2, "count")->integer() : std::optional<int64_t>();
   TENON_TRY(self.spend(text.bytes.size() / 16));
   for (size_t at = 0; at <= text.bytes.size();) {
     size_t found = sought.empty() || count == 0 ? std::string::npos : text.bytes.find(sought, at);
@@ -154,11 +155,11 @@ Result<Value> replace(Interpreter &self, const Value &x, const Arguments &argume
 Result<Value> indent(Interpreter &, const Value &x, const Arguments &arguments) {
   const Value *width = arguments.get(0, "width"), *first = arguments.get(1, "first"),
               *blank = arguments.get(2, "blank");
-  Text by = Text::ofTemplate(width && width->text()
-                                 ? width->text()->bytes
-                                 : std::string(static_cast<size_t>(std::clamp<int64_t>(
-                                                   width ? width->integer().value_or(4) : 4, 0, 1000)),
-                                               ' '));
+  Text by = Text::ofTemplate(
+      width && width->text() ? width->text()->bytes
+                             : std::string(static_cast<size_t>(std::clamp<int64_t>(
+                                               width ? width->integer().value_or(4) : 4, 0, 1000)),
+                                           ' '));
   Text text = x.written(), result;
   bool isFirst = true;
   for (size_t at = 0; at <= text.bytes.size();) {
@@ -294,9 +295,8 @@ Result<Value> dictsort(Interpreter &self, const Value &x, const Arguments &argum
   if (const Value *reverse = arguments.get(2, "reverse")) {
     order.positional.push_back(*reverse);
   }
-  return sortBy(self, *pairs.list(), order, [&](const Value &pair) -> Result<Value> {
-    return sortKey((*pair.list())[place]);
-  });
+  return sortBy(self, *pairs.list(), order,
+                [&](const Value &pair) -> Result<Value> { return sortKey((*pair.list())[place]); });
 }
 
 Result<Value> unique(Interpreter &self, const Value &x, const Arguments &) {
@@ -313,14 +313,14 @@ Result<Value> unique(Interpreter &self, const Value &x, const Arguments &) {
   return Value(std::move(taken));
 }
 
-template <bool isLast>
-Result<Value> end(Interpreter &self, const Value &x, const Arguments &) {
+template <bool isLast> Result<Value> end(Interpreter &self, const Value &x, const Arguments &) {
   TENON_ASSIGN(List elements, elementsOf(self, x));
-  return elements.empty() ? Value::undefined("an element") : isLast ? elements.back() : elements.front();
+  return elements.empty() ? Value::undefined("an element")
+         : isLast         ? elements.back()
+                          : elements.front();
 }
 
-template <bool isMost>
-Result<Value> extreme(Interpreter &self, const Value &x, const Arguments &) {
+template <bool isMost> Result<Value> extreme(Interpreter &self, const Value &x, const Arguments &) {
   TENON_ASSIGN(List elements, elementsOf(self, x));
   Value best = elements.empty() ? Value::undefined("an element") : elements.front();
   for (const Value &element : elements) {
@@ -351,7 +351,8 @@ Result<Value> toInteger(Interpreter &, const Value &x, const Arguments &argument
     std::string trimmed(text->bytes);
     std::erase_if(trimmed, isWhite);
     auto end = std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), value);
-    return end.ec == std::errc() && end.ptr == trimmed.data() + trimmed.size() ? Value(value) : fallback;
+    return end.ec == std::errc() && end.ptr == trimmed.data() + trimmed.size() ? Value(value)
+                                                                               : fallback;
   }
   std::optional<double> number = x.number();
   return number && std::fabs(*number) < 9e18 ? Value(static_cast<int64_t>(*number)) : fallback;
@@ -418,8 +419,7 @@ constexpr FilterRow kFilters[] = {
     {"replace", replace},
     {"reverse", reverse},
     {"round", roundTo},
-    {"safe",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> { return x; }},
+    {"safe", [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> { return x; }},
     {"select", choose<false, true>},
     {"selectattr", choose<true, true>},
     {"sort", sort},
@@ -429,7 +429,8 @@ constexpr FilterRow kFilters[] = {
      }},
     {"title",
      [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
-       return changed(x, [](char c, char before) { return isLetter(before) ? lowered(c) : raised(c); });
+       return changed(
+           x, [](char c, char before) { return isLetter(before) ? lowered(c) : raised(c); });
      }},
     {"tojson", toJsonFilter},
     {"trim", trim},
@@ -482,8 +483,7 @@ constexpr TestRow kTests[] = {
               (text && x.text() && text->bytes.find(x.text()->bytes) != std::string::npos) ||
               (!a.positional.empty() && a.positional[0].find(x));
      }},
-    {"integer",
-     [](const Value &x, const Arguments &) { return x.integer() && !x.boolean(); }},
+    {"integer", [](const Value &x, const Arguments &) { return x.integer() && !x.boolean(); }},
     {"iterable",
      [](const Value &x, const Arguments &) {
        return x.list() || x.dict() || x.text() || x.isUndefined();
@@ -491,7 +491,8 @@ constexpr TestRow kTests[] = {
     {"le", ordered<false, true>},
     {"lower",
      [](const Value &x, const Arguments &) {
-       return x.text() && std::ranges::none_of(x.text()->bytes, [](char c) { return c != lowered(c); });
+       return x.text() &&
+              std::ranges::none_of(x.text()->bytes, [](char c) { return c != lowered(c); });
      }},
     {"lessthan", ordered<false, false>},
     {"lt", ordered<false, false>},
@@ -499,10 +500,7 @@ constexpr TestRow kTests[] = {
     {"ne", [](const Value &x, const Arguments &a) { return !equalsFirst(x, a); }},
     {"none", [](const Value &x, const Arguments &) { return x.isNone(); }},
     {"number", [](const Value &x, const Arguments &) { return x.isNumber(); }},
-    {"odd",
-     [](const Value &x, const Arguments &) {
-       return remainder(x, 2).value_or(0) != 0;
-     }},
+    {"odd", [](const Value &x, const Arguments &) { return remainder(x, 2).value_or(0) != 0; }},
     {"sequence",
      [](const Value &x, const Arguments &) { return x.list() || x.dict() || x.text(); }},
     {"string", [](const Value &x, const Arguments &) { return x.text() != nullptr; }},
@@ -510,7 +508,8 @@ constexpr TestRow kTests[] = {
     {"undefined", [](const Value &x, const Arguments &) { return x.isUndefined(); }},
     {"upper",
      [](const Value &x, const Arguments &) {
-       return x.text() && std::ranges::none_of(x.text()->bytes, [](char c) { return c != raised(c); });
+       return x.text() &&
+              std::ranges::none_of(x.text()->bytes, [](char c) { return c != raised(c); });
      }},
 };
 

@@ -1,4 +1,5 @@
 // Relies on the parser having refused what is not known.
+// One file: statements and expressions run over the same frames.
 #include "generate/template/Interpreter.h"
 
 #include "support/text/Text.h"
@@ -111,7 +112,8 @@ Status Interpreter::assign(const std::string &target, const Value &value, int at
   Value object = lookUp(std::string_view(target).substr(0, dot));
   line = at;
   if (!object.isNamespace()) {
-    return fail(strCat("'", target.substr(0, dot), "' is not a namespace; only attributes of namespaces can be set"));
+    return fail(strCat("'", target.substr(0, dot),
+                       "' is not a namespace; only attributes of namespaces can be set"));
   }
   object.set(Value(Text::ofTemplate(std::string_view(target).substr(dot + 1))), value);
   return Status::ok();
@@ -182,8 +184,8 @@ Result<Interpreter::Flow> Interpreter::runFor(const Statement &loop, Text &out) 
 Value Interpreter::makeMacro(const Statement &macro) {
   return Value(Function([&macro](Interpreter &self, const Arguments &arguments) -> Result<Value> {
     if (arguments.positional.size() > macro.parameters.size()) {
-      return self.fail(strCat("the macro '", macro.text, "' takes ", macro.parameters.size(),
-                              " arguments"));
+      return self.fail(
+          strCat("the macro '", macro.text, "' takes ", macro.parameters.size(), " arguments"));
     }
     Frame frame;
     std::vector<Frame> kept(std::make_move_iterator(self.frames.begin() + 1),
@@ -444,9 +446,9 @@ namespace {
 
 Result<bool> contains(const Interpreter &self, const Value &element, const Value &in) {
   if (const Text *text = in.text()) {
-    return element.text() ? Result<bool>(text->bytes.find(element.text()->bytes) !=
-                                         std::string::npos)
-                          : Result<bool>(self.fail("'in' looks for text in text"));
+    return element.text()
+               ? Result<bool>(text->bytes.find(element.text()->bytes) != std::string::npos)
+               : Result<bool>(self.fail("'in' looks for text in text"));
   }
   if (in.dict()) {
     return in.find(element) != nullptr;
@@ -454,9 +456,9 @@ Result<bool> contains(const Interpreter &self, const Value &element, const Value
   if (const List *list = in.list()) {
     return std::ranges::any_of(*list, [&](const Value &each) { return each.equals(element); });
   }
-  return in.isUndefined() ? Result<bool>(false)
-                          : Result<bool>(self.fail(strCat("a value of type ", in.kind(),
-                                                          " has no elements")));
+  return in.isUndefined()
+             ? Result<bool>(false)
+             : Result<bool>(self.fail(strCat("a value of type ", in.kind(), " has no elements")));
 }
 
 /// Quotient and remainder round down, as Python's.
@@ -489,10 +491,9 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
   }
   auto mismatch = [&] {
     const Value &missing = a.isUndefined() ? a : b;
-    return fail(missing.isUndefined()
-                    ? strCat("'", missing.undefinedName(), "' is not defined")
-                    : strCat("'", sign, "' does not take values of type ", a.kind(), " and ",
-                             b.kind()));
+    return fail(missing.isUndefined() ? strCat("'", missing.undefinedName(), "' is not defined")
+                                      : strCat("'", sign, "' does not take values of type ",
+                                               a.kind(), " and ", b.kind()));
   };
   if (sign == "<" || sign == ">" || sign == "<=" || sign == ">=") {
     std::optional<bool> less = a.isBefore(b), greater = b.isBefore(a);

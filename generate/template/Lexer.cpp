@@ -154,9 +154,8 @@ Result<Word> Lexer::takeWord() {
     }
   } else {
     constexpr std::array<std::string_view, 7> kLong = {"==", "!=", "<=", ">=", "//", "**", "::"};
-    bool isLong = std::ranges::any_of(kLong, [&](std::string_view sign) {
-      return sign != "::" && startsWith(sign);
-    });
+    bool isLong = std::ranges::any_of(
+        kLong, [&](std::string_view sign) { return sign != "::" && startsWith(sign); });
     skip(isLong ? 2 : 1);
     if (!isLong && std::string_view("+-*/%~|()[]{}.,:=<>").find(c) == std::string_view::npos) {
       return templateError(word.line, strCat("the sign '", c, "' is not understood"));
@@ -183,9 +182,9 @@ Status Lexer::takePart(std::string_view end, Part part) {
     }
     // Signs that open are counted, so that a dictionary may end before the tag does.
     bool isSigned = source[at] == '-' || source[at] == '+';
-    if (closing.empty() && (startsWith(end) || (isSigned && std::string_view(source)
-                                                                 .substr(at + 1)
-                                                                 .starts_with(end)))) {
+    if (closing.empty() &&
+        (startsWith(end) ||
+         (isSigned && std::string_view(source).substr(at + 1).starts_with(end)))) {
       char sign = isSigned ? source[at] : ' ';
       skip(end.size() + (isSigned ? 1 : 0));
       part.words.push_back({Word::Kind::End, "", line});
@@ -239,7 +238,8 @@ Result<std::vector<Part>> Lexer::split() {
       if (end == source.npos) {
         return templateError(begin, "a comment has no '#}'");
       }
-      char last = end > at && (source[end - 1] == '-' || source[end - 1] == '+') ? source[end - 1] : ' ';
+      char last =
+          end > at && (source[end - 1] == '-' || source[end - 1] == '+') ? source[end - 1] : ' ';
       skip(end + 2 - at);
       afterTag(last, /*trims=*/true);
       continue;
@@ -253,7 +253,8 @@ Result<std::vector<Part>> Lexer::split() {
 } // namespace
 
 Status templateError(int line, std::string_view what) {
-  return Status::error(ErrorId::TemplateUnsupported, strCat("line ", line, " of the template: ", what),
+  return Status::error(ErrorId::TemplateUnsupported,
+                       strCat("line ", line, " of the template: ", what),
                        "give another template with --template FILE");
 }
 

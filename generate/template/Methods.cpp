@@ -18,7 +18,8 @@ struct MethodRow {
 
 constexpr std::string_view kWhite = " \t\n\r\f\v";
 
-Result<Value> byFilter(std::string_view name, Interpreter &self, const Value &x, const Arguments &a) {
+Result<Value> byFilter(std::string_view name, Interpreter &self, const Value &x,
+                       const Arguments &a) {
   return self.applyFilter(name, x, a);
 }
 
@@ -41,8 +42,8 @@ Result<Value> affix(Interpreter &self, const Value &x, const Arguments &argument
   }
   auto holds = [&](const Value &each) {
     std::string_view text = x.text()->bytes;
-    return each.text() && (atBegin ? text.starts_with(each.text()->bytes)
-                                   : text.ends_with(each.text()->bytes));
+    return each.text() &&
+           (atBegin ? text.starts_with(each.text()->bytes) : text.ends_with(each.text()->bytes));
   };
   return Value(sought->text() ? holds(*sought) : std::ranges::any_of(*sought->list(), holds));
 }
@@ -128,16 +129,21 @@ constexpr MethodRow kOfText[] = {
     {"rsplit", split<true>},
     {"find", find},
     {"join", joinMethod},
-    {"replace", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("replace", s, x, a); }},
-    {"upper", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("upper", s, x, a); }},
-    {"lower", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("lower", s, x, a); }},
-    {"title", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("title", s, x, a); }},
-    {"capitalize",
-     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("capitalize", s, x, a); }},
+    {"replace", [](Interpreter &s, const Value &x,
+                   const Arguments &a) { return byFilter("replace", s, x, a); }},
+    {"upper",
+     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("upper", s, x, a); }},
+    {"lower",
+     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("lower", s, x, a); }},
+    {"title",
+     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("title", s, x, a); }},
+    {"capitalize", [](Interpreter &s, const Value &x,
+                      const Arguments &a) { return byFilter("capitalize", s, x, a); }},
     {"isdigit",
      [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
-       return Value(!x.text()->bytes.empty() &&
-                    std::ranges::all_of(x.text()->bytes, [](char c) { return c >= '0' && c <= '9'; }));
+       return Value(!x.text()->bytes.empty() && std::ranges::all_of(x.text()->bytes, [](char c) {
+         return c >= '0' && c <= '9';
+       }));
      }},
 };
 
@@ -153,7 +159,8 @@ constexpr MethodRow kOfList[] = {
      }},
     {"extend",
      [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
-       TENON_ASSIGN(List more, elementsOf(self, a.positional.empty() ? Value(List()) : a.positional[0]));
+       TENON_ASSIGN(List more,
+                    elementsOf(self, a.positional.empty() ? Value(List()) : a.positional[0]));
        TENON_TRY(self.spend(more.size()));
        x.list()->insert(x.list()->end(), more.begin(), more.end());
        return Value();
@@ -182,8 +189,10 @@ constexpr MethodRow kOfList[] = {
 };
 
 constexpr MethodRow kOfDict[] = {
-    {"items", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("items", s, x, a); }},
-    {"keys", [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("list", s, x, a); }},
+    {"items",
+     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("items", s, x, a); }},
+    {"keys",
+     [](Interpreter &s, const Value &x, const Arguments &a) { return byFilter("list", s, x, a); }},
     {"values",
      [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
        List values;
@@ -222,7 +231,8 @@ constexpr MethodRow kOfDict[] = {
 };
 
 template <size_t count>
-std::optional<Function> findIn(const MethodRow (&rows)[count], const Value &x, std::string_view name) {
+std::optional<Function> findIn(const MethodRow (&rows)[count], const Value &x,
+                               std::string_view name) {
   for (const MethodRow &row : rows) {
     if (row.name == name) {
       return [run = row.run, x](Interpreter &self, const Arguments &arguments) {
@@ -294,9 +304,9 @@ std::optional<Function> methodOf(const Value &x, std::string_view name) {
 }
 
 Value globalFunction(std::string_view name) {
-  return name == "range"             ? Value(Function(range))
-         : name == "namespace"       ? Value(Function(nameSpace))
-         : name == "dict"            ? Value(Function([](Interpreter &self, const Arguments &arguments) {
+  return name == "range"       ? Value(Function(range))
+         : name == "namespace" ? Value(Function(nameSpace))
+         : name == "dict"      ? Value(Function([](Interpreter &self, const Arguments &arguments) {
              Result<Value> made = nameSpace(self, arguments);
              return made ? Result<Value>(Value(Dict(*made->dict()))) : made;
            }))

@@ -1,4 +1,5 @@
 // Recursive descent, in Jinja2's order of precedence.
+// One file: statements and expressions are one grammar.
 #include "generate/template/Parser.h"
 
 #include "generate/template/Lexer.h"
@@ -11,7 +12,7 @@
 namespace tenon::generate::jinja {
 namespace {
 
-constexpr int kMostDepth = 200;
+constexpr int kMostParseDepth = 200;
 
 class Parser {
 public:
@@ -50,10 +51,10 @@ private:
     return Status::ok();
   }
   Status unexpected(std::string_view expected) const {
-    return templateError(word().line,
-                         word().kind == Word::Kind::End
-                             ? strCat("the tag ends where ", expected, " is expected")
-                             : strCat("'", word().text, "' stands where ", expected, " is expected"));
+    return templateError(
+        word().line, word().kind == Word::Kind::End
+                         ? strCat("the tag ends where ", expected, " is expected")
+                         : strCat("'", word().text, "' stands where ", expected, " is expected"));
   }
   Result<std::string> takeIdentifier() {
     if (word().kind != Word::Kind::Name) {
@@ -84,7 +85,9 @@ private:
   Result<ExpressionPtr> takeLeft(Rule rule, std::initializer_list<std::string_view> signs);
   Result<ExpressionPtr> takeSum() { return takeLeft(&Parser::takeConcat, {"+", "-"}); }
   Result<ExpressionPtr> takeConcat() { return takeLeft(&Parser::takeProduct, {"~"}); }
-  Result<ExpressionPtr> takeProduct() { return takeLeft(&Parser::takePower, {"*", "/", "//", "%"}); }
+  Result<ExpressionPtr> takeProduct() {
+    return takeLeft(&Parser::takePower, {"*", "/", "//", "%"});
+  }
   Result<ExpressionPtr> takePower() { return takeLeft(&Parser::takeFiltered, {"**"}); }
   Result<ExpressionPtr> takeFiltered();
   Result<ExpressionPtr> takeUnary();
@@ -96,7 +99,8 @@ private:
   Result<ExpressionPtr> takeDict();
 
   ExpressionPtr make(Kind kind, std::string text = "") const {
-    return std::make_unique<Expression>(Expression{.kind = kind, .line = word().line, .text = std::move(text)});
+    return std::make_unique<Expression>(
+        Expression{.kind = kind, .line = word().line, .text = std::move(text)});
   }
   ExpressionPtr combine(Kind kind, std::string text, ExpressionPtr a, ExpressionPtr b) const {
     ExpressionPtr x = make(kind, std::move(text));
@@ -113,14 +117,16 @@ private:
 //===--- Statements ---===//
 
 Result<Body> Parser::takeBody(std::initializer_list<std::string_view> ends) {
-  if (++depth > kMostDepth) {
+  if (++depth > kMostParseDepth) {
     return templateError(parts[std::min(part, parts.size() - 1)].line, "too much is nested");
   }
   Body body;
   while (part < parts.size()) {
     const Part &now = parts[part];
     if (now.kind == Part::Kind::Text) {
-      body.push_back({.kind = Statement::Kind::Write, .line = now.line, .literal = Text::ofTemplate(now.text)});
+      body.push_back({.kind = Statement::Kind::Write,
+                      .line = now.line,
+                      .literal = Text::ofTemplate(now.text)});
       ++part;
       continue;
     }
@@ -300,7 +306,7 @@ Result<ExpressionPtr> Parser::takeTuple() {
 }
 
 Result<ExpressionPtr> Parser::takeChoice() {
-  if (++depth > kMostDepth) {
+  if (++depth > kMostParseDepth) {
     return templateError(word().line, "too much is nested");
   }
   TENON_ASSIGN(ExpressionPtr x, takeOr());
@@ -336,7 +342,7 @@ Result<ExpressionPtr> Parser::takeAnd() {
 }
 
 Result<ExpressionPtr> Parser::takeNot() {
-  if (++depth > kMostDepth) {
+  if (++depth > kMostParseDepth) {
     return templateError(word().line, "too much is nested");
   }
   if (isName("not") && !(nextWord().kind == Word::Kind::Name && nextWord().text == "in")) {
@@ -439,7 +445,7 @@ Result<ExpressionPtr> Parser::takeTest(ExpressionPtr x) {
 }
 
 Result<ExpressionPtr> Parser::takeUnary() {
-  if (++depth > kMostDepth) {
+  if (++depth > kMostParseDepth) {
     return templateError(word().line, "too much is nested");
   }
   if (isSign("-") || isSign("+")) {
@@ -461,7 +467,8 @@ Result<ExpressionPtr> Parser::takePrimary() {
   switch (now.kind) {
   case Word::Kind::Integer: {
     int64_t value = 0;
-    if (std::from_chars(now.text.data(), now.text.data() + now.text.size(), value).ec != std::errc()) {
+    if (std::from_chars(now.text.data(), now.text.data() + now.text.size(), value).ec !=
+        std::errc()) {
       return templateError(now.line, "a number is too large");
     }
     x->constant = Value(value);

@@ -48,12 +48,12 @@ using Body = std::vector<Statement>;
 
 struct Statement {
   enum class Kind : uint8_t {
-    Write,    ///< text of the template
-    Print,    ///< value
-    If,       ///< value, body, otherwise
-    For,      ///< names in value, of which condition holds; body, otherwise
-    Set,      ///< names = value, or of `text`.names[0]; without a value the body's output
-    Macro,    ///< text(parameters) is body
+    Write, ///< text of the template
+    Print, ///< value
+    If,    ///< value, body, otherwise
+    For,   ///< names in value, of which condition holds; body, otherwise
+    Set,   ///< names = value, or of `text`.names[0]; without a value the body's output
+    Macro, ///< text(parameters) is body
     Break,
     Continue,
   };

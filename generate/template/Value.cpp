@@ -97,12 +97,11 @@ bool Value::equals(const Value &other) const {
                               [](const Value &a, const Value &b) { return a.equals(b); });
   }
   if (dict() && other.dict()) {
-    return dict() == other.dict() ||
-           (dict()->size() == other.dict()->size() &&
-            std::ranges::all_of(*dict(), [&](const auto &entry) {
-              const Value *found = other.find(entry.first);
-              return found && found->equals(entry.second);
-            }));
+    return dict() == other.dict() || (dict()->size() == other.dict()->size() &&
+                                      std::ranges::all_of(*dict(), [&](const auto &entry) {
+                                        const Value *found = other.find(entry.first);
+                                        return found && found->equals(entry.second);
+                                      }));
   }
   return function() && function() == other.function();
 }
@@ -119,17 +118,17 @@ std::optional<bool> Value::isBefore(const Value &other) const {
 }
 
 std::string_view Value::kind() const {
-  return isUndefined()                                ? "undefined"
-         : isNone()                                   ? "NoneType"
-         : std::holds_alternative<bool>(content)      ? "bool"
-         : std::holds_alternative<int64_t>(content)   ? "int"
-         : std::holds_alternative<double>(content)    ? "float"
-         : text()                                     ? "str"
-         : list() && isTupleOrNamespace               ? "tuple"
-         : list()                                     ? "list"
-         : isNamespace()                              ? "namespace"
-         : dict()                                     ? "dict"
-                                                      : "function";
+  return isUndefined()                              ? "undefined"
+         : isNone()                                 ? "NoneType"
+         : std::holds_alternative<bool>(content)    ? "bool"
+         : std::holds_alternative<int64_t>(content) ? "int"
+         : std::holds_alternative<double>(content)  ? "float"
+         : text()                                   ? "str"
+         : list() && isTupleOrNamespace             ? "tuple"
+         : list()                                   ? "list"
+         : isNamespace()                            ? "namespace"
+         : dict()                                   ? "dict"
+                                                    : "function";
 }
 
 Text Value::written() const {

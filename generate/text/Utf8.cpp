@@ -85,6 +85,26 @@ std::string encodeUtf8(std::u32string_view points) {
   return text;
 }
 
+std::string wellFormed(std::string_view text) {
+  std::string result;
+  size_t length = 0;
+  for (size_t at = 0; at < text.size(); at += length) {
+    if (pointAt(text, at, length)) {
+      result += text.substr(at, length);
+      continue;
+    }
+    size_t whole = length;
+    length = 1;
+    while (length < whole && at + length < text.size() &&
+           (length == 1 ? mayFollow(byteAt(text, at), byteAt(text, at + 1))
+                        : (byteAt(text, at + length) & 0xc0) == 0x80)) {
+      ++length;
+    }
+    appendUtf8(result, U'\ufffd');
+  }
+  return result;
+}
+
 size_t incompleteTail(std::string_view text) {
   for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
     size_t at = text.size() - back;

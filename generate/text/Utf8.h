@@ -14,6 +14,10 @@ Result<std::u32string> decodeUtf8(std::string_view text);
 void appendUtf8(std::string &text, char32_t point);
 std::string encodeUtf8(std::u32string_view points);
 
+/// The text with U+FFFD for each longest part that begins a code point and does not go on as one,
+/// as Python's "replace" has it.
+std::string wellFormed(std::string_view text);
+
 /// How many bytes at the end of the text begin a code point that is not whole; 0 where it ends with
 /// a whole one, or with bytes that no UTF-8 begins with.
 size_t incompleteTail(std::string_view text);

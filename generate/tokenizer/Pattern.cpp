@@ -1,5 +1,6 @@
 // Patterns as programs of a machine that goes back to the last choice where it fails. Relies on
 // sets deciding a code point at a time.
+// One file: parser and matcher are two sides of one program.
 #include "generate/tokenizer/Pattern.h"
 
 #include "generate/text/Utf8.h"
@@ -45,10 +46,11 @@ constexpr ClassName kClassNames[] = {
 } // namespace
 
 bool Pattern::Set::has(char32_t point) const {
-  bool isIn = (classes & bitOf(classOf(point))) != 0 ||
-              std::ranges::any_of(
-                  ranges, [&](auto &range) { return point >= range.first && point <= range.second; }) ||
-              std::ranges::any_of(complements, [&](const Set &set) { return !set.has(point); });
+  bool isIn =
+      (classes & bitOf(classOf(point))) != 0 ||
+      std::ranges::any_of(
+          ranges, [&](auto &range) { return point >= range.first && point <= range.second; }) ||
+      std::ranges::any_of(complements, [&](const Set &set) { return !set.has(point); });
   return isIn != isNegated;
 }
 
@@ -489,10 +491,10 @@ Result<size_t> Pattern::match(std::u32string_view text, size_t at) const {
   uint64_t steps = 0;
   size_t end = run(text, at, 0, steps);
   if (steps > kMostSteps) {
-    return Status::error(ErrorId::TokenizerLimit,
-                         strCat("a pattern of the tokenizer takes more than ", kMostSteps,
-                                " steps on this text"),
-                         "give the text in shorter pieces");
+    return Status::error(
+        ErrorId::TokenizerLimit,
+        strCat("a pattern of the tokenizer takes more than ", kMostSteps, " steps on this text"),
+        "give the text in shorter pieces");
   }
   return end;
 }

@@ -1,7 +1,8 @@
 // The regular expressions of pre-tokenizers: the part of Oniguruma's language that models use, over
 // code points, with a limit on the steps of a match.
 //
-// Alternatives, groups `(..)`, `(?:..)` and `(?i:..)`, sets with ranges, negation and `\p{..}`, `\s`,
+// Alternatives, groups `(..)`, `(?:..)` and `(?i:..)`, sets with ranges, negation and `\p{..}`,
+// `\s`,
 // `\d`, `\w` and their complements, `.`, greedy and possessive `? * + {m,n}`, and lookahead. The
 // first alternative that leads to a match counts, as in Perl.
 #pragma once

@@ -61,7 +61,9 @@ std::optional<uint8_t> byteNamed(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') {
     return std::nullopt;
   }
-  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
   int high = digit(token[3]), low = digit(token[4]);
   return high >= 0 && low >= 0 ? std::optional(static_cast<uint8_t>(high * 16 + low))
                                : std::nullopt;
@@ -147,8 +149,8 @@ Status Tokenizer::index() {
   source.kinds.resize(count, TokenKind::Normal);
   if (count == 0 || count > size_t{1} << 24 ||
       (source.form == TokenizerForm::Scored && source.scores.size() != count)) {
-    return badVocabulary(strCat("the vocabulary has ", count, " tokens and ", source.scores.size(),
-                                " scores"));
+    return badVocabulary(
+        strCat("the vocabulary has ", count, " tokens and ", source.scores.size(), " scores"));
   }
   for (int32_t id : {source.bos, source.eos, source.unknown}) {
     if (id < -1 || id >= static_cast<int32_t>(count)) {
@@ -174,9 +176,9 @@ Status Tokenizer::index() {
     if (source.form == TokenizerForm::Scored && source.kinds[i] == TokenKind::Normal) {
       replaceAll(text, kSpaceSign, " ");
     }
-    bool isByte = text.size() == 1 && (source.form == TokenizerForm::ByteLevel
-                                           ? source.kinds[i] == TokenKind::Normal
-                                           : source.kinds[i] == TokenKind::Byte);
+    bool isByte = text.size() == 1 &&
+                  (source.form == TokenizerForm::ByteLevel ? source.kinds[i] == TokenKind::Normal
+                                                           : source.kinds[i] == TokenKind::Byte);
     if (isByte) {
       byteTokens[static_cast<uint8_t>(text[0])] = id;
     }
@@ -186,9 +188,8 @@ Status Tokenizer::index() {
       specials.push_back({token, id, isControl});
     }
   }
-  std::ranges::stable_sort(specials, [](const Special &a, const Special &b) {
-    return a.text.size() > b.text.size();
-  });
+  std::ranges::stable_sort(
+      specials, [](const Special &a, const Special &b) { return a.text.size() > b.text.size(); });
   return Status::ok();
 }
 

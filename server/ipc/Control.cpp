@@ -130,16 +130,4 @@ Status decodeError(uint64_t number, std::string_view text) {
   return Status::error(errorNumbered(number), message, hint);
 }
 
-ErrorId errorNumbered(uint64_t number) {
-  switch (number) {
-#define TENON_ERROR(known, name, code, title)                                                      \
-  case known:                                                                                      \
-    return ErrorId::name;
-#include "support/Errors.def"
-#undef TENON_ERROR
-  default:
-    return ErrorId::InternalError;
-  }
-}
-
 } // namespace tenon::server

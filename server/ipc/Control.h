@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/ipc/Descriptor.h"
+#include "support/ErrorNumber.h"
 #include "support/Result.h"
 
 #include <cstdint>
@@ -48,7 +49,5 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
 /// An error's message and hint, as `text` of a message; its number goes beside it.
 std::string encodeError(std::string_view message, std::string_view hint);
 Status decodeError(uint64_t number, std::string_view text);
-/// The error with this number; InternalError for a number that no error has.
-ErrorId errorNumbered(uint64_t number);
 
 } // namespace tenon::server

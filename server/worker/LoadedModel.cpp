@@ -92,23 +92,6 @@ std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
   return buffers[number];
 }
 
-Status takeStatus(tenon_status *status) {
-  if (!status) {
-    return Status::ok();
-  }
-  std::string_view id = tenon_status_id(status), hint = tenon_status_hint(status),
-                   text = tenon_status_text(status);
-  uint64_t number = id.size() > 2 ? std::strtoull(id.data() + 2, nullptr, 10) : 0;
-  // "TN0603: message (hint)"
-  std::string_view message = text.substr(std::min(text.size(), id.size() + 2));
-  if (!hint.empty() && message.size() > hint.size() + 3) {
-    message.remove_suffix(hint.size() + 3);
-  }
-  Status result = Status::error(errorNumbered(number), message, hint);
-  tenon_status_destroy(status);
-  return result;
-}
-
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                                                        SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;

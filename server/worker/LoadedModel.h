@@ -3,12 +3,12 @@
 
 #pragma once
 
+#include "runtime/capi/Handles.h"
 #include "server/ipc/Control.h"
 #include "server/ipc/ModelInfo.h"
 #include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 #include "support/memory/AlignedBuffer.h"
-#include "tenon/tenon.h"
 
 #include <atomic>
 #include <chrono>
@@ -37,8 +37,7 @@ private:
   std::map<uint32_t, std::shared_ptr<SharedMemory>> buffers;
 };
 
-/// What a call of the C interface gave, as a Status; frees it.
-Status takeStatus(tenon_status *status);
+using capi::takeStatus;
 
 class LoadedModel {
 public:
@@ -52,14 +51,10 @@ public:
   const ModelInfo &info() const { return modelInfo; }
 
 private:
-  struct Destroy {
-    void operator()(tenon_engine *engine) const { tenon_engine_destroy(engine); }
-    void operator()(tenon_session *session) const { tenon_session_destroy(session); }
-  };
   struct Instance {
     std::unique_ptr<SharedMemory> memory; ///< the request slot
     Descriptor wake;
-    std::unique_ptr<tenon_session, Destroy> session;
+    capi::SessionHandle session;
     std::thread thread;
   };
 
@@ -77,7 +72,7 @@ private:
   SharedBufferTable &buffers;
   int doneEvent;
   AlignedBuffer image; ///< the engine file; it outlives the engine
-  std::unique_ptr<tenon_engine, Destroy> engine;
+  capi::EngineHandle engine;
   ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;

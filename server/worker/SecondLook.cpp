@@ -100,10 +100,6 @@ public:
   }
 
 private:
-  struct Destroy {
-    void operator()(tenon_session *session) const { tenon_session_destroy(session); }
-  };
-
   uint64_t memory() const { return policy.memory > 0 ? policy.memory : kUsualMemory; }
 
   /// Of one row, the longest where they differ in length.
@@ -370,7 +366,7 @@ private:
   const EngineRecord &record;
   const BatchPolicy &policy;
   const LookPlan &plan;
-  std::unique_ptr<tenon_session, Destroy> session;
+  capi::SessionHandle session;
   /// By amplitude and output, of each channel: the largest number that rows alone give.
   std::vector<std::vector<double>> magnitudes;
   double largest = 0;

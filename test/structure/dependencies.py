@@ -21,7 +21,8 @@ ALLOWED = {
     "support": set(),
     "engine": {"support"},
     "runtime": {"support", "engine", "include"},
-    "compiler": {"support", "engine"},
+    "compiler": {"support", "engine", "generate"},
+    "generate": {"support", "runtime", "include"},
     "registry": {"support"},
     "server": {"support", "engine", "runtime", "include", "registry"},
     "bindings": {"support", "engine", "runtime", "include"},
@@ -29,7 +30,7 @@ ALLOWED = {
     "include": set(),
 }
 HEAVY = re.compile(r"\b(mlir|llvm|lld)/")
-WITHOUT_LLVM = {"support", "engine", "registry", "runtime", "server", "bindings", "examples", "include"}
+WITHOUT_LLVM = {"support", "engine", "generate", "registry", "runtime", "server", "bindings", "examples", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 HEAVY_LIBRARY = re.compile(r"^(MLIR|LLVM|lld|clang|libMLIR|libLLVM|liblld|tenon_mlir)")
 

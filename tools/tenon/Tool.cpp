@@ -82,6 +82,13 @@ constexpr Verb kVerbs[] = {
      "passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
+    {"generate", "guides/language-models.md",
+     "answer a prompt with a language model: a GGUF file or its engine",
+     "tenon generate model.gguf \"How many days are there in a week?\"\n"
+     "tenon generate model.tenon --temperature 0.8 --top-p 0.95 --seed 1 \"A story:\" --raw",
+     declareGenerate},
+    {"tokenize", "guides/language-models.md", "show the tokens of a text",
+     "tenon tokenize model.gguf \"How many days?\"", declareTokenize},
     {"debug", "guides/wrong-numbers.md",
      "reduce a failing model to a few nodes, or find the pass that breaks it",
      "tenon debug reduce model.onnx -o small.onnx\n"

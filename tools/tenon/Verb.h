@@ -50,6 +50,8 @@ Action declareDebug(CLI::App &command);
 Action declareRegistry(CLI::App &command);
 Action declareSign(CLI::App &command);
 Action declareVerify(CLI::App &command);
+Action declareGenerate(CLI::App &command);
+Action declareTokenize(CLI::App &command);
 Action declareServe(CLI::App &command);
 Action declareHelp(CLI::App &command);
 

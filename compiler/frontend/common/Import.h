@@ -60,11 +60,18 @@ struct Gap {
   std::string workaround;
 };
 
+/// What an engine of the model carries beside its plan, for whoever runs it: a record of its file.
+struct Asset {
+  std::string name;
+  std::string json;
+};
+
 struct ImportResult {
   /// The function @main; its arguments and results carry `tn.name`. Null if there are gaps.
   mlir::OwningOpRef<mlir::ModuleOp> module;
   /// Of all nodes, in the model's order.
   std::vector<Gap> gaps;
+  std::vector<Asset> assets;
 };
 
 } // namespace tenon::frontend

@@ -2,9 +2,10 @@
 // positions that follow those in its cache, or one error, or the list of everything in it that
 // Tenon lacks.
 //
-// Inputs are `tokens` [tokens] and `start` [1], the number of tokens that the cache has already,
-// and `rows` [rows], of which of the tokens the logits are asked for. The output is `logits` [rows,
-// vocabulary]. Keys and values of each layer are state of the session.
+// Inputs are `tokens` [tokens]; `start` [1], the number of tokens that the cache has already;
+// `rows` [rows], of which of the tokens the logits are asked for; and `context` [context], the
+// numbers from 0, of the positions of the cache that are read: at least those that are filled. The
+// output is `logits` [rows, vocabulary]. Keys and values of each layer are state of the session.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"

@@ -3,6 +3,7 @@
 #include "compiler/frontend/language/Language.h"
 
 #include "compiler/frontend/common/AttentionScores.h"
+#include "compiler/frontend/language/Text.h"
 #include "compiler/frontend/language/Weights.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
@@ -67,9 +68,9 @@ private:
   const Model &model;
   const frontend::ImportOptions &options;
   Weights weights;
-  AffineExpr tokens, rows;
+  AffineExpr tokens, rows, seen;
   int64_t positions = 0;
-  Value tokenIds, start, rowNumbers;
+  Value tokenIds, start, rowNumbers, seenPositions;
   Value places;       ///< of the tokens, [tokens]
   Value cosine, sine; ///< [tokens, 1, turned / 2]
   Value mask;
@@ -131,12 +132,26 @@ Result<AffineExpr> Step::sizeOf(StringRef input, int64_t most) {
 
 Status Step::makeInputs() {
   positions = std::min(model.context, kPositions);
+  for (const frontend::ShapeOverride &shape : options.shapes) {
+    if (shape.input == "context" && shape.dims.size() == 1 &&
+        shape.dims.front().kind != frontend::DimOverride::Kind::Keep) {
+      positions = std::max(shape.dims.front().min, shape.dims.front().max);
+    }
+  }
+  if (positions > model.context) {
+    return Status::error(ErrorId::OnnxBadOverride,
+                         strCat("option for input 'context': the model was trained for ",
+                                model.context, " positions, not ", positions),
+                         strCat("ask for at most ", model.context));
+  }
   TENON_ASSIGN(tokens, sizeOf("tokens", std::min(positions, kMostTokens)));
   TENON_ASSIGN(rows, sizeOf("rows", std::min(positions, kMostTokens)));
+  TENON_ASSIGN(seen, sizeOf("context", positions));
   Type index = builder.getI64Type();
   tokenIds = addInput("tokens", {tokens}, index);
   start = addInput("start", {symbols.constant(1)}, index);
   rowNumbers = addInput("rows", {rows}, index);
+  seenPositions = addInput("context", {seen}, index);
   for (int64_t i = 0; i < model.layers; ++i) {
     for (auto [kind, width] : {std::pair("keys", model.keyWidth), {"values", model.valueWidth}}) {
       std::string name = strCat(kind, '.', i);
@@ -173,11 +188,9 @@ void Step::prepare() {
   places = c.add(c.positions(tokens), start);
   cosine = tableOf(c, std::cos);
   sine = tableOf(c, std::sin);
-  AffineExpr one = c.constantSize(1), all = c.constantSize(positions);
-  Value keys = c.alongAxis(c.positions(all), 3, 4);
+  Value keys = c.alongAxis(seenPositions, 3, 4);
   Value queries = c.alongAxis(places, 2, 4);
   mask = frontend::additive(c, c.compare(keys, tn::Predicate::le, queries), builder.getF32Type());
-  (void)one;
 }
 
 //===--- Parts of a layer ---===//
@@ -232,7 +245,7 @@ Value Step::turned(Emitter &c, Value x, int64_t heads) {
   return c.concat({y, rest}, 2);
 }
 
-/// The layer's cache with the new rows, [1, positions, key heads, width].
+/// What is read of the layer's cache with the new rows, [1, context, key heads, width].
 Value Step::cached(Emitter &c, std::string_view kind, int64_t index, Value x) {
   if (!x || c.failed()) {
     return Value();
@@ -241,9 +254,10 @@ Value Step::cached(Emitter &c, std::string_view kind, int64_t index, Value x) {
   Value indices = c.reshape(places, {tokens, c.constantSize(1)});
   Value cache = c.make<tn::ScatterNdOp>(caches[name], indices, x, tn::ScatterKind::none);
   states.emplace_back(name, cache);
-  tn::Dims dims = tn::getDims(cache.getType());
+  Value read = c.sliceAxis(cache, 0, c.constantSize(0), seen);
+  tn::Dims dims = tn::getDims(read.getType());
   dims.insert(dims.begin(), c.constantSize(1));
-  return c.reshape(cache, dims);
+  return c.reshape(read, dims);
 }
 
 Value Step::attention(int64_t index, Value x) {
@@ -304,8 +318,7 @@ Result<ImportResult> Step::run() {
   TENON_TRY(makeInputs());
   prepare();
   Emitter c(*this, "output");
-  Value embedding = weights.get(c, "token_embd.weight", {model.vocabulary, model.width});
-  Value x = embedding ? c.make<tn::GatherOp>(embedding, tokenIds, int64_t{0}) : Value();
+  Value x = weights.rows(c, "token_embd.weight", {model.vocabulary, model.width}, tokenIds);
   for (int64_t i = 0; x && i < model.layers; ++i) {
     x = layer(i, x);
   }
@@ -313,10 +326,11 @@ Result<ImportResult> Step::run() {
   if (x) {
     x = c.make<tn::GatherOp>(x, rowNumbers, int64_t{0});
     x = norm(c, x, "output_norm.weight", model.width);
-    logits = model.tensor("output.weight") ? product(c, x, "output", model.vocabulary, model.width)
-                                           : c.make<tn::MatmulOp>(x, embedding, false, true);
+    logits = product(c, x, model.tensor("output.weight") ? "output" : "token_embd",
+                     model.vocabulary, model.width);
   }
   TENON_TRY(std::move(failure));
+  TENON_ASSIGN(std::vector<frontend::Asset> assets, readText(model, positions, gaps));
   for (const std::string &name : weights.unread()) {
     gaps.push_back({.opType = "tensor",
                     .domain = "gguf",
@@ -327,6 +341,7 @@ Result<ImportResult> Step::run() {
                     .workaround = {}});
   }
   ImportResult result;
+  result.assets = std::move(assets);
   if (!gaps.empty() || !logits) {
     result.gaps = std::move(gaps);
     return result;

@@ -59,6 +59,12 @@ bool Terminal::lostReader() const { return stdoutError == EPIPE; }
 
 void Terminal::print(std::string_view text) { printFile(printable(text)); }
 
+void Terminal::stream(std::string_view text) {
+  clearProgress();
+  writeResult(printable(text));
+  std::fflush(stdout);
+}
+
 void Terminal::printFile(std::string_view contents) {
   clearProgress();
   writeResult(contents);

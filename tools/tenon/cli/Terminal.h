@@ -40,6 +40,8 @@ public:
 
   /// A result: stdout, also with --quiet. Control characters of names are escaped.
   void print(std::string_view text);
+  /// A part of a result that is seen at once.
+  void stream(std::string_view text);
   /// A result in a file format, as it is.
   void printFile(std::string_view contents);
   /// A result as JSON, with "schema": "tenon.<name>/1" as its first key.

@@ -45,7 +45,7 @@ constexpr Signature kSignatures[] = {
      {FileKind::Other, "a program or library (ELF)"}},
     {0, "\x89HDF\r\n\x1a\n"sv, {FileKind::Other, "an HDF5 file, as Keras writes"}},
     {4, "TFL3"sv, {FileKind::Other, "a TensorFlow Lite model"}},
-    {0, "GGUF"sv, {FileKind::Other, "a GGUF model"}},
+    {0, "GGUF"sv, {FileKind::Model, "a GGUF model"}},
     {0, "%PDF"sv, {FileKind::Other, "a PDF document"}},
     {0, "GIF8"sv, {FileKind::Other, "a GIF picture"}},
     {0, "RIFF"sv, {FileKind::Other, "a WebP picture, sound or video (RIFF)"}},

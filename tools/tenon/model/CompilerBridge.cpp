@@ -248,4 +248,19 @@ Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeAr
   return info;
 }
 
+Result<std::string> assetOf(const std::string &path, const std::string &name) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  tn::WeightStore store;
+  TENON_ASSIGN(frontend::ImportResult imported, frontend::importModel(path, {}, context, store));
+  if (!imported.gaps.empty()) {
+    return pipeline::gapReport(path, imported.gaps);
+  }
+  for (frontend::Asset &asset : imported.assets) {
+    if (asset.name == name) {
+      return std::move(asset.json);
+    }
+  }
+  return std::string();
+}
+
 } // namespace tenon::tool

@@ -107,4 +107,8 @@ dimsOfValues(const std::string &path, const std::vector<ShapeArgument> &shapes);
 Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
                               bool withRanges = false);
 
+/// A record that an engine of the model would carry for whoever runs it ("tokenizer"); empty where
+/// the model has none. All that the model needs and Tenon lacks is one error.
+Result<std::string> assetOf(const std::string &path, const std::string &name);
+
 } // namespace tenon::tool

@@ -18,6 +18,8 @@ FLAGS = {
     "compare": "help! json! quiet! progress registry layers! rtol atol map* inputs* mean std layout resize! shape* batch:integer fill* seed target* device_profile precision allow* state* threads:integer",
     "accuracy": "help! json! quiet! progress registry data metric* reference output batch:integer shape* seconds threads:integer variant isa no_verify_weights! target* device_profile precision allow* state* no_cache!",
     "explain": "help! json! quiet! progress registry all! shape* isa variant",
+    "generate": "help! json! quiet! progress registry system chat! raw! template max_tokens:integer context:integer answers:integer logprobs! temperature:number top_k top_p:number min_p:number repetition_penalty:number frequency_penalty:number presence_penalty:number seed logit_bias* stop* threads:integer variant isa no_verify_weights! target* device_profile precision allow* state* no_cache!",
+    "tokenize": "help! json! quiet! progress registry special!",
     "debug": "help! json! quiet! progress registry output inputs shape* seed seconds target* threads:integer",
     "sign": "help! json! quiet! progress registry key certificate_chain* ignore* output",
     "verify": "help! json! quiet! progress registry trusted* signature ignore* ignore_unsigned!",

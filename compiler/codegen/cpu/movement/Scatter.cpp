@@ -1,6 +1,6 @@
 // Scatters over several threads: a grid point owns a part of the result. It copies that part of the
-// data and then takes the updates that go there, in their order, so that updates of one place meet
-// in the order that is defined.
+// data, where the result lies elsewhere, and then takes the updates that go there, in their order,
+// so that updates of one place meet in the order that is defined.
 #include "compiler/codegen/common/lower/ElementFn.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
@@ -56,6 +56,8 @@ private:
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   }
   Value shaped(const IndexMath &math, Value buffer, ArrayRef<AffineExpr> shape) const;
+  void copyOwned(const IndexMath &math, Value from, Value to, ArrayRef<Value> start,
+                 ArrayRef<Value> sizes) const;
   void fetch(const IndexMath &math, Value buffer, ArrayRef<Value> start, Value end) const;
   void combineSlices(const IndexMath &math, Value update, Value place) const;
   Value owns(const IndexMath &math, Value row, Value first, Value end) const;
@@ -84,6 +86,23 @@ Value ScatterLowering::owns(const IndexMath &math, Value row, Value first, Value
   Value distance = math.sub(row, first), length = math.sub(end, first);
   return arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ult, distance,
                                length);
+}
+
+/// Copies the data of what a point owns, unless the result is written over it, as the state of a
+/// session is.
+void ScatterLowering::copyOwned(const IndexMath &math, Value from, Value to, ArrayRef<Value> start,
+                                ArrayRef<Value> sizes) const {
+  auto address = [&](Value buffer) -> Value {
+    return memref::ExtractAlignedPointerAsIndexOp::create(math.builder, math.location, buffer);
+  };
+  Value isElsewhere = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ne,
+                                            address(from), address(to));
+  scf::IfOp::create(math.builder, math.location, isElsewhere, [&](OpBuilder &then, Location) {
+    IndexMath inner(then, math.location);
+    copyElements(inner, inner.view(from, start, sizes), inner.view(to, start, sizes),
+                 then.getMultiDimIdentityMap(static_cast<unsigned>(sizes.size())));
+    scf::YieldOp::create(then, math.location);
+  });
 }
 
 /// Asks for the cache lines of kColumns columns, as far as they lie before `end`.
@@ -152,7 +171,11 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
     SmallVector<Value> sizes = {one, math.sub(end, first), math.sub(lastColumn, column)};
     AffineMap same = math.builder.getMultiDimIdentityMap(3);
     Value owned = tile ? math.view(tile, zeros, sizes) : math.view(to, start, sizes);
-    copyElements(math, math.view(from, start, sizes), owned, same);
+    if (tile) {
+      copyElements(math, math.view(from, start, sizes), owned, same);
+    } else {
+      copyOwned(math, from, to, start, sizes);
+    }
     forEach(
         math, math.constant(0), math.size(kernel, steps), 1, [&](const IndexMath &in, Value step) {
           if (tile) {
@@ -216,8 +239,7 @@ AffineExpr ScatterLowering::scatterSlices(tn::ScatterNdOp scatter) {
     Value width =
         math.min(math.constant(kSliceColumns), math.sub(math.size(kernel, slice), column));
     SmallVector<Value> start = {first, column}, sizes = {math.sub(end, first), width};
-    copyElements(math, math.view(from, start, sizes), math.view(to, start, sizes),
-                 math.builder.getMultiDimIdentityMap(2));
+    copyOwned(math, from, to, start, sizes);
     forEach(
         math, math.constant(0), math.size(kernel, steps), 1, [&](const IndexMath &in, Value step) {
           OpBuilder &b = in.builder;

@@ -1,0 +1,18 @@
+// What turns a model's numbers into text: the tokenizer and the chat template of a file, as records
+// that its engine carries. Relies on generate/ for what is understood of both.
+#pragma once
+
+#include "compiler/frontend/common/Import.h"
+#include "compiler/frontend/language/Model.h"
+
+#include <vector>
+
+namespace tenon::language {
+
+/// The records "tokenizer" and "language" (docs/reference/engine-format.md); none for a file
+/// without a tokenizer. What the tokenizer or the template needs and Tenon lacks goes to `gaps`.
+/// TN0249 where the vocabulary contradicts itself or the embedding.
+Result<std::vector<frontend::Asset>> readText(const Model &model, int64_t positions,
+                                              std::vector<frontend::Gap> &gaps);
+
+} // namespace tenon::language

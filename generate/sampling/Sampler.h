@@ -1,0 +1,65 @@
+// From logits to a token. The order is fixed: bias, penalties, temperature, min-p, top-k, top-p;
+// of equal logits the token of the lower number counts as the larger.
+#pragma once
+
+#include "support/Result.h"
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tenon::generate {
+
+struct SamplingOptions {
+  double temperature = 0; ///< 0 takes the largest logit
+  int64_t topK = 0;       ///< tokens that are drawn from; 0 for all
+  double topP = 1;        ///< the fewest tokens whose probabilities sum up to it
+  double minP = 0;        ///< tokens at least so probable, as a share of the most probable
+  double repetition = 1;  ///< divides logits above 0 of tokens seen, and multiplies those below
+  double frequency = 0;   ///< taken off a token's logit for each time that it was generated
+  double presence = 0;    ///< taken off where it was generated at all
+  uint64_t seed = 0;
+  std::vector<std::pair<int32_t, double>> bias; ///< added to logits of tokens
+};
+
+/// TN0105 for what is out of range.
+Status checkSampling(const SamplingOptions &options, int64_t vocabulary);
+
+struct Draw {
+  int32_t token = 0;
+  double logprob = 0; ///< of the model's own distribution, before bias and all else
+};
+
+/// One sequence's. The draw at a position depends on the logits, the seed, the position and the
+/// tokens before: not on what else runs, nor how often it was drawn.
+class Sampler {
+public:
+  Sampler(SamplingOptions theOptions, std::span<const int32_t> prompt);
+
+  /// TN0617 where a logit is not finite. `position` is that of the token that is drawn.
+  Result<Draw> draw(std::span<const float> logits, uint64_t position);
+
+private:
+  struct Candidate {
+    double logit;
+    int32_t token;
+  };
+  struct Seen {
+    bool isPrompt = false;
+    int64_t generated = 0;
+  };
+
+  void change(std::vector<float> &logits) const;
+  std::vector<Candidate> candidates(std::span<const float> logits, double largest) const;
+  void keepProbable(std::vector<Candidate> &list) const;
+
+  SamplingOptions options;
+  std::unordered_map<int32_t, Seen> seen;
+};
+
+/// The tokens with the largest logits and their logprobs, the largest first.
+std::vector<Draw> topTokens(std::span<const float> logits, size_t count);
+
+} // namespace tenon::generate

@@ -1,0 +1,26 @@
+// A conversation as the prompt that a model's template makes of it.
+#pragma once
+
+#include "generate/template/Value.h"
+#include "generate/tokenizer/Tokenizer.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::generate {
+
+struct Message {
+  std::string role; ///< "system", "user", "assistant"
+  std::string content;
+};
+
+/// The text with who wrote each byte. TN0250 and TN0251 of the template; TN0618 where it is empty.
+Result<jinja::Text> renderChat(std::string_view chatTemplate, const std::vector<Message> &messages,
+                               const Tokenizer &tokenizer);
+
+/// The tokens of a rendered conversation. Begin-of-text is there once, whether the template or the
+/// vocabulary puts it there.
+Result<std::vector<int32_t>> encodeChat(const jinja::Text &text, const Tokenizer &tokenizer);
+
+} // namespace tenon::generate

@@ -1,0 +1,154 @@
+// Relies on the ports that compiler/frontend/language gives an engine.
+#include "generate/session/LanguageModel.h"
+
+#include "generate/tokenizer/VocabularyJson.h"
+#include "support/text/Text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::generate {
+namespace {
+
+/// Positions of the cache are read in steps of so many: a run of sizes that were seen before plans
+/// nothing anew.
+constexpr int64_t kContextStep = 64;
+/// Logits of more rows at once take more memory than they save time.
+constexpr int64_t kMostRows = 32;
+
+Result<Json> recordOf(const tenon_engine *engine, const char *name) {
+  const char *text = nullptr;
+  size_t bytes = 0;
+  Status status = capi::takeStatus(tenon_engine_record(engine, name, &text, &bytes));
+  Json value = status.isOk() ? parseJson({text, bytes}) : Json();
+  if (!value.is_object()) {
+    return Status::error(ErrorId::NotALanguageModel, "the engine holds no language model",
+                         "compile a GGUF file: tenon compile model.gguf -o model.tenon");
+  }
+  return value;
+}
+
+} // namespace
+
+Result<std::unique_ptr<LanguageModel>> LanguageModel::open(const std::string &path,
+                                                           const tenon_engine_options &options) {
+  std::unique_ptr<LanguageModel> model(new LanguageModel());
+  tenon_engine *engine = nullptr;
+  TENON_TRY(capi::takeStatus(tenon_engine_open(path.c_str(), &options, &engine)));
+  model->handle.reset(engine);
+  TENON_ASSIGN(Json facts, recordOf(engine, "language"));
+  model->modelFacts = {.family = facts.value("family", ""),
+                       .chatTemplate = facts.value("template", ""),
+                       .context = facts.value("context", int64_t{0}),
+                       .positions = facts.value("positions", int64_t{0}),
+                       .vocabulary = facts.value("vocabulary", int64_t{0}),
+                       .layers = facts.value("layers", int64_t{0})};
+  TENON_ASSIGN(Json tokenizer, recordOf(engine, "tokenizer"));
+  TENON_ASSIGN(Vocabulary vocabulary, vocabularyOf(tokenizer));
+  TENON_ASSIGN(Tokenizer made, Tokenizer::create(std::move(vocabulary)));
+  model->text = std::make_unique<Tokenizer>(std::move(made));
+  TENON_TRY(model->readPorts());
+  return model;
+}
+
+Status LanguageModel::readPorts() {
+  constexpr const char *kInputs[] = {"tokens", "start", "rows", "context"};
+  bool isRight = tenon_engine_input_count(engine()) == std::size(kInputs) &&
+                 tenon_engine_output_count(engine()) == 1;
+  for (size_t i = 0; isRight && i < std::size(kInputs); ++i) {
+    tenon_port_info port = {};
+    port.struct_size = sizeof(port);
+    TENON_TRY(capi::takeStatus(tenon_engine_input(engine(), i, &port)));
+    isRight =
+        port.name == std::string_view(kInputs[i]) && port.rank == 1 && port.dtype == TENON_I64;
+    if (i == 0 && isRight) {
+      most = port.max_dims[0];
+    }
+  }
+  return isRight ? Status::ok()
+                 : Status::error(ErrorId::NotALanguageModel,
+                                 "the engine's inputs are not those of a language model",
+                                 "compile the model's file again");
+}
+
+Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
+  Sequence sequence;
+  sequence.model = &model;
+  tenon_session_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = threads;
+  tenon_session *session = nullptr;
+  TENON_TRY(capi::takeStatus(tenon_session_create(model.engine(), &options, &session)));
+  sequence.session.reset(session);
+  return sequence;
+}
+
+Status Sequence::checkRoom(size_t tokens) const {
+  int64_t needed = static_cast<int64_t>(kept.size() + tokens);
+  return needed <= model->facts().positions
+             ? Status::ok()
+             : Status::error(ErrorId::PromptTooLong,
+                             strCat(needed, " tokens do not fit into the engine's ",
+                                    model->facts().positions, " positions"),
+                             "shorten the text, or compile the model with --shape context:[1..N] "
+                             "for N positions");
+}
+
+Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
+  int64_t start = static_cast<int64_t>(kept.size()), count = static_cast<int64_t>(tokens.size());
+  int64_t end = start + count;
+  ids.assign(tokens.begin(), tokens.end());
+  rowNumbers.resize(rows);
+  std::iota(rowNumbers.begin(), rowNumbers.end(), count - rows);
+  int64_t read = (end + kContextStep - 1) / kContextStep * kContextStep;
+  context.resize(std::min(read, model->facts().positions));
+  std::iota(context.begin(), context.end(), 0);
+  logits.resize(rows * model->facts().vocabulary);
+  int64_t one = 1, seen = static_cast<int64_t>(context.size());
+  const tenon_input inputs[] = {{ids.data(), &count, 1},
+                                {&start, &one, 1},
+                                {rowNumbers.data(), &rows, 1},
+                                {context.data(), &seen, 1}};
+  const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
+  TENON_TRY(
+      capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1)));
+  kept.insert(kept.end(), tokens.begin(), tokens.end());
+  return Status::ok();
+}
+
+Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
+  TENON_TRY(checkRoom(tokens.size()));
+  while (!tokens.empty()) {
+    size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
+    TENON_TRY(run(tokens.first(count), 1));
+    tokens = tokens.subspan(count);
+  }
+  return row(0);
+}
+
+Status Sequence::appendAll(std::span<const int32_t> tokens,
+                           const std::function<Status(int64_t, std::span<const float>)> &take) {
+  TENON_TRY(checkRoom(tokens.size()));
+  while (!tokens.empty()) {
+    size_t count =
+        std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));
+    int64_t first = static_cast<int64_t>(kept.size()), rows = static_cast<int64_t>(count);
+    TENON_TRY(run(tokens.first(count), rows));
+    for (int64_t i = 0; i < rows; ++i) {
+      TENON_TRY(take(first + i, row(i)));
+    }
+    tokens = tokens.subspan(count);
+  }
+  return Status::ok();
+}
+
+Result<uint64_t> Sequence::memory() const {
+  tenon_memory_use use = {};
+  use.struct_size = sizeof(use);
+  TENON_TRY(capi::takeStatus(tenon_session_memory(session.get(), &use)));
+  return use.arena + use.state + use.scratch + use.workspace + use.ports;
+}
+
+} // namespace tenon::generate

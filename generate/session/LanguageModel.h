@@ -1,0 +1,84 @@
+// An engine that holds a language model, and the sequences that it continues.
+#pragma once
+
+#include "generate/tokenizer/Tokenizer.h"
+#include "runtime/capi/Handles.h"
+#include "support/Result.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::generate {
+
+/// What the model's file says beside its numbers.
+struct ModelFacts {
+  std::string family;       ///< "llama"
+  std::string chatTemplate; ///< empty for none
+  int64_t context = 0;      ///< positions that the model was trained for
+  int64_t positions = 0;    ///< positions that a sequence of this engine may have
+  int64_t vocabulary = 0;
+  int64_t layers = 0;
+};
+
+/// Immutable; any number of sequences on any threads may share one. It outlives them.
+class LanguageModel {
+public:
+  /// TN0615 for an engine without one; otherwise as tenon_engine_open.
+  static Result<std::unique_ptr<LanguageModel>> open(const std::string &path,
+                                                     const tenon_engine_options &options);
+
+  const ModelFacts &facts() const { return modelFacts; }
+  const Tokenizer &tokenizer() const { return *text; }
+  const tenon_engine *engine() const { return handle.get(); }
+  /// Tokens that one run takes at most.
+  int64_t mostTokens() const { return most; }
+
+private:
+  LanguageModel() = default;
+  Status readPorts();
+
+  capi::EngineHandle handle;
+  ModelFacts modelFacts;
+  std::unique_ptr<Tokenizer> text;
+  int64_t most = 1;
+};
+
+/// Tokens with their keys and values in a session of the engine. One thread at a time.
+class Sequence {
+public:
+  /// `threads` 0 stands for all usable CPUs.
+  static Result<Sequence> create(const LanguageModel &model, unsigned threads);
+
+  /// Appends tokens, at least one, and gives the logits of the last, [vocabulary], which stay until
+  /// the next call. TN0616 where they do not fit.
+  Result<std::span<const float>> append(std::span<const int32_t> tokens);
+  /// The same with the logits of all, token by token; `take` is given the token's position.
+  Status appendAll(std::span<const int32_t> tokens,
+                   const std::function<Status(int64_t, std::span<const float>)> &take);
+  /// What was appended.
+  std::span<const int32_t> tokens() const { return kept; }
+  /// Forgets all but the first `count` tokens.
+  void cut(size_t count) { kept.resize(std::min(kept.size(), count)); }
+  /// Bytes that the session holds.
+  Result<uint64_t> memory() const;
+
+private:
+  Sequence() = default;
+  /// One run over tokens that fit into it; logits of the last `rows`.
+  Status run(std::span<const int32_t> tokens, int64_t rows);
+  Status checkRoom(size_t tokens) const;
+  std::span<const float> row(int64_t index) const {
+    return std::span(logits).subspan(index * model->facts().vocabulary, model->facts().vocabulary);
+  }
+
+  const LanguageModel *model = nullptr;
+  capi::SessionHandle session;
+  std::vector<float> logits;
+  std::vector<int32_t> kept;
+  std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run
+};
+
+} // namespace tenon::generate

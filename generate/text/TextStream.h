@@ -1,0 +1,35 @@
+// Text out of tokens as it becomes certain: whole code points, and nothing that may yet be part of
+// a stop string. What it gives in parts is what it would give whole.
+#pragma once
+
+#include "generate/tokenizer/Tokenizer.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::generate {
+
+class TextStream {
+public:
+  /// The tokenizer outlives the stream. Empty stop strings are left out.
+  TextStream(const Tokenizer &tokenizer, std::vector<std::string> stops);
+
+  /// The text that has become certain with one more token. Nothing comes after a stop string, which
+  /// is no part of the text.
+  std::string add(int32_t token);
+  bool isStopped() const { return stopped; }
+  /// What was held back. Bytes that are no UTF-8 are U+FFFD here too.
+  std::string finish();
+
+private:
+  std::string take(size_t bytes);
+  size_t heldBack() const;
+
+  const Tokenizer *tokenizer;
+  std::vector<std::string> stops;
+  std::string pending;
+  bool stopped = false;
+};
+
+} // namespace tenon::generate
