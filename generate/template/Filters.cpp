@@ -130,7 +130,7 @@ Result<Value> trim(Interpreter &, const Value &x, const Arguments &arguments) {
 Result<Value> replace(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *from = arguments.get(0, "old"), *to = arguments.get(1, "new");
   if (!from || !to) {
-    return self.fail("'replace' takes two texts");
+    return self.fail("'replace' needs two texts");
   }
   Text text = x.written(), result, with = to->written();
   std::string sought = textOf(from);
@@ -228,7 +228,7 @@ Result<Value> map(Interpreter &self, const Value &x, const Arguments &arguments)
     rest.positional.push_back(arguments.positional[i]);
   }
   if (!name && arguments.positional.empty()) {
-    return self.fail("'map' takes an attribute or the name of a filter");
+    return self.fail("'map' needs an attribute or the name of a filter");
   }
   for (Value &element : elements) {
     if (name) {
@@ -258,7 +258,7 @@ Result<Value> sortBy(Interpreter &self, List elements, const Arguments &argument
   for (size_t i = 1; i < keyed.size(); ++i) {
     if (!keyed[i].first.isBefore(keyed[0].first)) {
       return self.fail(strCat("values of type ", keyed[i].first.kind(), " and ",
-                              keyed[0].first.kind(), " have no order"));
+                              keyed[0].first.kind(), " cannot be ordered"));
     }
   }
   std::ranges::stable_sort(keyed, [](const auto &a, const auto &b) {
@@ -373,14 +373,14 @@ Result<Value> absolute(Interpreter &self, const Value &x, const Arguments &) {
     return Value(*whole < 0 ? -*whole : *whole);
   }
   return x.number() ? Result<Value>(Value(std::fabs(*x.number())))
-                    : Result<Value>(self.fail("'abs' takes a number"));
+                    : Result<Value>(self.fail("'abs' needs a number"));
 }
 
 Result<Value> roundTo(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *digits = arguments.get(0, "precision");
   double factor = std::pow(10.0, static_cast<double>(digits ? digits->integer().value_or(0) : 0));
   return x.number() ? Result<Value>(Value(std::nearbyint(*x.number() * factor) / factor))
-                    : Result<Value>(self.fail("'round' takes a number"));
+                    : Result<Value>(self.fail("'round' needs a number"));
 }
 
 constexpr FilterRow kFilters[] = {

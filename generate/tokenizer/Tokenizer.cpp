@@ -154,7 +154,7 @@ Status Tokenizer::index() {
   }
   for (int32_t id : {source.bos, source.eos, source.unknown}) {
     if (id < -1 || id >= static_cast<int32_t>(count)) {
-      return badVocabulary(strCat("the token ", id, " is beyond the vocabulary of ", count));
+      return badVocabulary(strCat("the token ", id, " is outside the vocabulary of ", count));
     }
   }
   std::ranges::fill(byteTokens, -1);
@@ -163,7 +163,7 @@ Status Tokenizer::index() {
     int32_t id = static_cast<int32_t>(i);
     bool isText = source.kinds[i] == TokenKind::Normal || source.kinds[i] == TokenKind::Byte;
     if (!byText.emplace(token, id).second && isText) {
-      return badVocabulary(strCat("the token '", token, "' is there twice"));
+      return badVocabulary(strCat("the token '", token, "' occurs twice"));
     }
     std::optional<std::string> behind;
     if (source.form == TokenizerForm::ByteLevel && isText) {
@@ -199,7 +199,7 @@ Status Tokenizer::indexMerges() {
     const auto &[left, right] = source.merges[rank];
     int32_t a = find(left), b = find(right), result = find(left + right);
     if (a < 0 || b < 0 || result < 0) {
-      return badVocabulary(strCat("the merge '", left, ' ', right, "' is not of tokens"));
+      return badVocabulary(strCat("the merge '", left, ' ', right, "' does not join two tokens"));
     }
     merges.emplace(pairOf(a, b), Merge{static_cast<int32_t>(rank), result});
   }
