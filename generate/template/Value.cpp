@@ -11,8 +11,6 @@
 namespace tenon::generate::jinja {
 namespace {
 
-constexpr int kMostDepth = 100;
-
 std::string numberText(double value) {
   if (std::isnan(value) || std::isinf(value)) {
     return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -46,6 +44,33 @@ std::string quoted(std::string_view text) {
 }
 
 } // namespace
+
+Value::Value(List list) {
+  for (const Value &part : list) {
+    hold(part);
+  }
+  content = std::make_shared<List>(std::move(list));
+}
+
+Value::Value(Dict dict) {
+  for (const auto &[key, part] : dict) {
+    hold(key);
+    hold(part);
+  }
+  content = std::make_shared<Dict>(std::move(dict));
+}
+
+void Value::hold(const Value &part) {
+  int height = part.isNamespace() ? kTooHigh : part.heightInside + 1;
+  heightInside = static_cast<uint8_t>(std::clamp<int>(height, heightInside, kTooHigh));
+  uint64_t cost = part.cost() + costInside;
+  costInside = static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
+}
+
+uint64_t Value::cost() const {
+  const Text *value = text();
+  return value ? 1 + value->bytes.size() / 64 : costInside;
+}
 
 std::optional<int64_t> Value::integer() const {
   if (std::optional<bool> truth = boolean()) {
@@ -194,6 +219,10 @@ const Value *Value::find(std::string_view key) const {
 }
 
 void Value::set(const Value &key, Value value) {
+  if (!isNamespace()) {
+    hold(key);
+    hold(value);
+  }
   for (auto &[known, old] : *dict()) {
     if (known.equals(key)) {
       old = std::move(value);
@@ -201,6 +230,17 @@ void Value::set(const Value &key, Value value) {
     }
   }
   dict()->emplace_back(key, std::move(value));
+}
+
+std::vector<size_t> lettersOf(std::string_view text) {
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) != 0x80 || at == 0) {
+      starts.push_back(at);
+    }
+  }
+  starts.push_back(text.size());
+  return starts;
 }
 
 const Value *Arguments::get(size_t position, std::string_view name) const {
@@ -272,7 +312,11 @@ void JsonWriter::addText(const Text &text) {
 }
 
 Status JsonWriter::write(const Value &value, int depth) {
-  if (depth > kMostDepth || value.isUndefined() || value.function()) {
+  if (result.bytes.size() > form.mostBytes) {
+    return Status::error(ErrorId::TemplateFailed,
+                         strCat("JSON of more than ", form.mostBytes, " bytes"));
+  }
+  if (value.isUndefined() || value.function()) {
     return Status::error(ErrorId::TemplateFailed,
                          strCat("a value of type ", value.kind(), " cannot be written as JSON"));
   }
