@@ -194,6 +194,9 @@ Result<Value> indent(Interpreter &self, const Value &x, const Arguments &argumen
 /// A function of an element that map, select and their kin apply.
 Result<List> filtered(Interpreter &self, const Value &x, const Arguments &arguments,
                       bool byAttribute, bool wanted) {
+  if (!x.isTrue()) { // Jinja2 asks that first, so that none has no elements here
+    return List();
+  }
   TENON_ASSIGN(List elements, elementsOf(self, x));
   size_t used = byAttribute ? 1 : 0;
   if (byAttribute && arguments.positional.empty()) {
@@ -230,6 +233,9 @@ Result<Value> choose(Interpreter &self, const Value &x, const Arguments &argumen
 }
 
 Result<Value> map(Interpreter &self, const Value &x, const Arguments &arguments) {
+  if (!x.isTrue()) {
+    return Value(List());
+  }
   TENON_ASSIGN(List elements, elementsOf(self, x));
   const Value *name = nullptr, *fallback = nullptr;
   for (const auto &[key, value] : arguments.named) {
@@ -432,7 +438,11 @@ constexpr FilterRow kFilters[] = {
     {"replace", replace},
     {"reverse", reverse},
     {"round", roundTo},
-    {"safe", [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> { return x; }},
+    {"safe",
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
+       TENON_TRY(self.spend(x.cost()));
+       return Value::markup(x.written());
+     }},
     {"select", choose<false, true>},
     {"selectattr", choose<true, true>},
     {"sort", sort},

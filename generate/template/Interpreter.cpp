@@ -495,6 +495,45 @@ Result<bool> contains(Interpreter &self, const Value &element, const Value &in) 
              : Result<bool>(self.fail(strCat("a value of type ", in.kind(), " has no elements")));
 }
 
+/// The text of a value beside one that is markup.
+Text escaped(const Value &value) {
+  if (value.isMarkup()) {
+    return *value.text();
+  }
+  Text text = value.written(), result;
+  for (size_t i = 0; i < text.bytes.size(); ++i) {
+    constexpr std::string_view kSigns = "&<>\"'";
+    constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+    size_t known = kSigns.find(text.bytes[i]);
+    result.append(known == kSigns.npos ? text.part(i, 1) : Text::ofData(kNames[known]));
+  }
+  return result;
+}
+
+Result<Value> power(const Interpreter &self, int64_t base, int64_t exponent) {
+  if (exponent < 0) {
+    return base == 0 ? Result<Value>(self.fail("a division by 0"))
+                     : Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  }
+  int64_t result = 1;
+  bool isSmall = base >= -1 && base <= 1;
+  for (int64_t left = isSmall ? std::min<int64_t>(exponent, 2 - exponent % 2) : exponent; left > 0;
+       --left) {
+    if (__builtin_mul_overflow(result, base, &result)) {
+      return self.fail("a number is too large");
+    }
+  }
+  return Value(result);
+}
+
+/// Two texts as one.
+Value joined(const Value &a, const Value &b) {
+  bool isMarkup = a.isMarkup() || b.isMarkup();
+  Text text = isMarkup ? escaped(a) : a.written();
+  text.append(isMarkup ? escaped(b) : b.written());
+  return isMarkup ? Value::markup(std::move(text)) : Value(std::move(text));
+}
+
 /// Quotient and remainder round down, as Python's.
 int64_t floorDivide(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
@@ -539,10 +578,8 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
     return Value(sign == "<" ? *less : sign == ">" ? *greater : sign == "<=" ? !*greater : !*less);
   }
   if (sign == "+" && a.text() && b.text()) {
-    Text text = *a.text();
-    text.append(*b.text());
-    TENON_TRY(spend(text.bytes.size() / 64));
-    return Value(std::move(text));
+    TENON_TRY(spend(a.cost() + b.cost()));
+    return joined(a, b);
   }
   if (sign == "+" && a.list() && b.list()) {
     List list = *a.list();
@@ -585,7 +622,7 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
     return fail("a number is too large");
   }
   if (sign == "**") {
-    return Value(std::pow(*u, *v));
+    return power(*this, *i, *j);
   }
   return Value(sign == "//"  ? floorDivide(*i, *j)
                : sign == "%" ? *i - floorDivide(*i, *j) * *j

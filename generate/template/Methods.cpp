@@ -112,6 +112,37 @@ Result<Value> find(Interpreter &self, const Value &x, const Arguments &arguments
   return Value(static_cast<int64_t>(lettersOf(x.text()->bytes.substr(0, at)).size() - 1));
 }
 
+/// '{} and {name}' with values; what Python writes between the braces beside names is not known.
+Result<Value> format(Interpreter &self, const Value &x, const Arguments &arguments) {
+  const Text &text = *x.text();
+  std::string_view bytes = text.bytes;
+  Text result;
+  size_t next = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    bool isBrace = bytes[at] == '{' || bytes[at] == '}';
+    if (!isBrace || bytes.substr(at + 1, 1) == bytes.substr(at, 1)) {
+      result.append(text.part(at, 1));
+      at += isBrace ? 1 : 0;
+      continue;
+    }
+    size_t end = bytes.find('}', at);
+    std::string_view name = bytes.substr(at + 1, end - at - 1);
+    bool isNumber =
+        !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == name.npos;
+    const Value *value = name.empty() ? arguments.get(next++, "")
+                         : isNumber   ? arguments.get(std::stoul(std::string(name)), "")
+                                      : arguments.get(arguments.positional.size(), name);
+    if (bytes[at] == '}' || end == bytes.npos || !value) {
+      return self.fail(strCat("'format' does not take '{", name.substr(0, 40), "}'"));
+    }
+    TENON_TRY(self.spend(value->cost()));
+    result.append(value->written());
+    at = end;
+  }
+  TENON_TRY(self.spend(x.cost()));
+  return Value(std::move(result));
+}
+
 Result<Value> joinMethod(Interpreter &self, const Value &x, const Arguments &arguments) {
   Arguments with;
   with.positional = {x};
@@ -128,6 +159,7 @@ constexpr MethodRow kOfText[] = {
     {"split", split<false>},
     {"rsplit", split<true>},
     {"find", find},
+    {"format", format},
     {"join", joinMethod},
     {"replace", [](Interpreter &s, const Value &x,
                    const Arguments &a) { return byFilter("replace", s, x, a); }},

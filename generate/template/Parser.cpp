@@ -434,11 +434,13 @@ Result<ExpressionPtr> Parser::takeTest(ExpressionPtr x) {
   if (takeSign("(")) {
     TENON_TRY(takeArguments(*test));
   } else if (word().kind == Word::Kind::String || word().kind == Word::Kind::Integer ||
+             word().kind == Word::Kind::Float || isSign("[") || isSign("{") ||
              (word().kind == Word::Kind::Name && !isName("and") && !isName("or") &&
               !isName("else") && !isName("if") && !isName("is") && !isName("in") &&
               !isName("not"))) {
     NamedExpression argument;
     TENON_ASSIGN(argument.value, takePrimary());
+    TENON_ASSIGN(argument.value, takePostfix(std::move(argument.value)));
     test->arguments.push_back(std::move(argument));
   }
   if (!isNegated) {

@@ -2,6 +2,7 @@
 #include "generate/template/Value.h"
 
 #include "generate/text/Utf8.h"
+#include "generate/tokenizer/CodeClass.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -25,19 +26,29 @@ std::string numberText(double value) {
   return isPlain && text.find('.') == text.npos ? text + ".0" : text;
 }
 
+/// Python's repr: what does not print is escaped.
 std::string quoted(std::string_view text) {
   char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   std::string result(1, quote);
-  for (char c : text) {
-    if (c == quote || c == '\\') {
-      result += strCat('\\', c);
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      result += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-    } else if (static_cast<unsigned char>(c) < 32 || c == 127) {
+  std::vector<size_t> letters = lettersOf(text);
+  for (size_t i = 0; i + 1 < letters.size(); ++i) {
+    std::string_view letter = text.substr(letters[i], letters[i + 1] - letters[i]);
+    Result<std::u32string> decoded = decodeUtf8(letter);
+    char32_t point = decoded ? decoded->front() : U'\ufffd';
+    CodeClass kind = classOf(point);
+    if (point == static_cast<char32_t>(quote) || point == '\\') {
+      result += strCat('\\', letter);
+    } else if (point == '\n' || point == '\r' || point == '\t') {
+      result += point == '\n' ? "\\n" : point == '\r' ? "\\r" : "\\t";
+    } else if (point != ' ' && (kind == CodeClass::Other || kind == CodeClass::Space)) {
       constexpr std::string_view kDigits = "0123456789abcdef";
-      result += strCat("\\x", kDigits[c >> 4], kDigits[c & 15]);
+      int digits = point < 0x100 ? 2 : point < 0x10000 ? 4 : 8;
+      result += point < 0x100 ? "\\x" : point < 0x10000 ? "\\u" : "\\U";
+      for (int digit = digits - 1; digit >= 0; --digit) {
+        result.push_back(kDigits[(point >> (4 * digit)) & 15]);
+      }
     } else {
-      result.push_back(c);
+      result += letter;
     }
   }
   return result + quote;

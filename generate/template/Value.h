@@ -85,9 +85,18 @@ public:
     return value;
   }
 
+  /// Text that the filter `safe` marked: what is joined to it is escaped for HTML, as markupsafe
+  /// does.
+  static Value markup(Text text) {
+    Value value(std::move(text));
+    value.isTupleOrNamespace = true;
+    return value;
+  }
+
   bool isUndefined() const { return std::holds_alternative<Undefined>(content); }
   bool isNone() const { return std::holds_alternative<None>(content); }
   bool isNumber() const { return integer() || std::holds_alternative<double>(content); }
+  bool isMarkup() const { return text() && isTupleOrNamespace; }
   bool isNamespace() const { return dict() && isTupleOrNamespace; }
   const std::string &undefinedName() const { return std::get<Undefined>(content).name; }
   std::optional<bool> boolean() const { return get<bool>(); }
@@ -134,7 +143,7 @@ private:
   void hold(const Value &part);
 
   Content content;
-  bool isTupleOrNamespace = false;
+  bool isTupleOrNamespace = false; ///< or markup
   uint8_t heightInside = 0;
   uint32_t costInside = 1;
 };
