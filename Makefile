@@ -45,7 +45,7 @@ setup:
 
 # What only tests need.
 setup-tests:
-	@scripts/setup.sh torch programs serving registry signing deploy docs emulators
+	@scripts/setup.sh torch programs serving registry signing deploy docs language emulators
 
 setup-torch:
 	@scripts/setup.sh torch

@@ -113,6 +113,7 @@ for wanted in "$@"; do
   registry) make_environment .venv-registry scripts/requirements-registry.txt ;;
   signing) make_environment .venv-signing scripts/requirements-signing.txt ;;
   deploy) install_deploy ;;
+  language) make_environment .venv-language scripts/requirements-language.txt --no-deps ;;
   docs) make_environment .venv-docs scripts/requirements-docs.txt --no-deps ;;
   emulators) install_emulators ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;

@@ -141,7 +141,7 @@ Result<Value> trim(Interpreter &self, const Value &x, const Arguments &arguments
 Result<Value> replace(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *from = arguments.get(0, "old"), *to = arguments.get(1, "new");
   if (!from || !to) {
-    return self.fail("'replace' takes two texts");
+    return self.fail("'replace' needs two texts");
   }
   TENON_TRY(self.spend(x.cost() * from->cost() + to->cost()));
   Text text = x.written(), result, with = to->written();
@@ -247,7 +247,7 @@ Result<Value> map(Interpreter &self, const Value &x, const Arguments &arguments)
     rest.positional.push_back(arguments.positional[i]);
   }
   if (!name && arguments.positional.empty()) {
-    return self.fail("'map' takes an attribute or the name of a filter");
+    return self.fail("'map' needs an attribute or the name of a filter");
   }
   for (Value &element : elements) {
     if (name) {
@@ -277,7 +277,7 @@ Result<Value> sortBy(Interpreter &self, List elements, const Arguments &argument
   for (size_t i = 1; i < keyed.size(); ++i) {
     if (!keyed[i].first.isBefore(keyed[0].first)) {
       return self.fail(strCat("values of type ", keyed[i].first.kind(), " and ",
-                              keyed[0].first.kind(), " have no order"));
+                              keyed[0].first.kind(), " cannot be ordered"));
     }
   }
   std::ranges::stable_sort(keyed, [](const auto &a, const auto &b) {
@@ -392,14 +392,14 @@ Result<Value> absolute(Interpreter &self, const Value &x, const Arguments &) {
     return Value(*whole < 0 && *whole != INT64_MIN ? -*whole : *whole);
   }
   return x.number() ? Result<Value>(Value(std::fabs(*x.number())))
-                    : Result<Value>(self.fail("'abs' takes a number"));
+                    : Result<Value>(self.fail("'abs' needs a number"));
 }
 
 Result<Value> roundTo(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *digits = arguments.get(0, "precision");
   double factor = std::pow(10.0, static_cast<double>(digits ? digits->integer().value_or(0) : 0));
   return x.number() ? Result<Value>(Value(std::nearbyint(*x.number() * factor) / factor))
-                    : Result<Value>(self.fail("'round' takes a number"));
+                    : Result<Value>(self.fail("'round' needs a number"));
 }
 
 constexpr FilterRow kFilters[] = {

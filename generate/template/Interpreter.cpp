@@ -11,14 +11,14 @@
 namespace tenon::generate::jinja {
 
 Status Interpreter::fail(std::string_view what) const {
-  return Status::error(ErrorId::TemplateFailed, strCat("line ", line, " of the template: ", what),
-                       "give messages that the template takes, or another template with "
-                       "--template FILE");
+  return Status::error(
+      ErrorId::TemplateFailed, strCat("line ", line, " of the template: ", what),
+      "give messages that suit the template, or another template with --template FILE");
 }
 
 Status Interpreter::spend(uint64_t count) {
   steps += count;
-  return steps > limits.steps ? fail(strCat("it takes more than ", limits.steps, " steps"))
+  return steps > limits.steps ? fail(strCat("it needs more than ", limits.steps, " steps"))
                               : Status::ok();
 }
 
@@ -122,8 +122,8 @@ Status Interpreter::assign(const std::string &target, const Value &value, int at
   Value object = lookUp(std::string_view(target).substr(0, dot));
   line = at;
   if (!object.isNamespace()) {
-    return fail(
-        strCat("'", target.substr(0, dot), "' is no namespace, whose attributes alone can be set"));
+    return fail(strCat("'", target.substr(0, dot),
+                       "' is not a namespace; only attributes of namespaces can be set"));
   }
   if (value.isNamespace()) {
     return fail("a namespace within a namespace is not supported");
@@ -329,7 +329,7 @@ Result<Value> Interpreter::evaluateKind(const Expression &x) {
     if (std::optional<double> number = operand.number()) {
       return Value(x.text == "-" ? -*number : *number);
     }
-    return fail(strCat("'", x.text, "' does not take a value of type ", operand.kind()));
+    return fail(strCat("'", x.text, "' does not accept a value of type ", operand.kind()));
   }
   case Kind::Binary:
     return evaluateBinary(x);
@@ -356,7 +356,7 @@ Result<Value> Interpreter::evaluateCall(const Expression &x) {
   line = x.line;
   if (!function.function()) {
     return fail(function.isUndefined()
-                    ? strCat("'", function.undefinedName(), "' is not known, and cannot be called")
+                    ? strCat("'", function.undefinedName(), "' is unknown and cannot be called")
                     : strCat("a value of type ", function.kind(), " cannot be called"));
   }
   return call(function, arguments);
@@ -434,7 +434,7 @@ Result<Value> Interpreter::evaluateSlice(const Expression &x) {
     if (x.operands[i + 1]) {
       TENON_ASSIGN(Value bound, evaluate(*x.operands[i + 1]));
       if (!bound.isNone() && !bound.integer()) {
-        return fail("a bound of a slice is no integer");
+        return fail("a bound of a slice is not an integer");
       }
       bounds[i] = bound.integer();
     }
@@ -482,7 +482,7 @@ Result<bool> contains(Interpreter &self, const Value &element, const Value &in) 
   if (const Text *text = in.text()) {
     return element.text()
                ? Result<bool>(text->bytes.find(element.text()->bytes) != std::string::npos)
-               : Result<bool>(self.fail("'in' looks for text in text"));
+               : Result<bool>(self.fail("'in' needs a text on both sides"));
   }
   if (in.dict()) {
     return in.find(element) != nullptr;
@@ -567,7 +567,7 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
   auto mismatch = [&] {
     const Value &missing = a.isUndefined() ? a : b;
     return fail(missing.isUndefined() ? strCat("'", missing.undefinedName(), "' is not defined")
-                                      : strCat("'", sign, "' does not take values of type ",
+                                      : strCat("'", sign, "' does not accept values of type ",
                                                a.kind(), " and ", b.kind()));
   };
   if (sign == "<" || sign == ">" || sign == "<=" || sign == ">=") {

@@ -105,7 +105,7 @@ Result<Word> Lexer::takeString() {
     if (sign == 'x' || sign == 'u' || sign == 'U') {
       TENON_ASSIGN(char32_t point, takeHex(sign == 'x' ? 2 : sign == 'u' ? 4 : 8));
       if (point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) {
-        return templateError(word.line, "a text has an escape of no character");
+        return templateError(word.line, "a text has an escape that is not a character");
       }
       appendUtf8(word.text, point);
     } else if (known != kSigns.npos) {
@@ -160,7 +160,7 @@ Result<Word> Lexer::takeWord() {
         kLong, [&](std::string_view sign) { return sign != "::" && startsWith(sign); });
     skip(isLong ? 2 : 1);
     if (!isLong && std::string_view("+-*/%~|()[]{}.,:=<>").find(c) == std::string_view::npos) {
-      return templateError(word.line, strCat("the sign '", c, "' is not understood"));
+      return templateError(word.line, strCat("the sign '", c, "' is unknown"));
     }
   }
   word.text = source.substr(begin, at - begin);

@@ -38,7 +38,7 @@ template <bool atBegin>
 Result<Value> affix(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *sought = arguments.get(0, "prefix");
   if (!sought || (!sought->text() && !sought->list())) {
-    return self.fail("'startswith' and 'endswith' take a text");
+    return self.fail("'startswith' and 'endswith' need a text");
   }
   auto holds = [&](const Value &each) {
     std::string_view text = x.text()->bytes;
@@ -71,7 +71,7 @@ Result<Value> split(Interpreter &self, const Value &x, const Arguments &argument
   } else {
     std::string separator = given->written().bytes;
     if (separator.empty()) {
-      return self.fail("'split' takes a separator that is not empty");
+      return self.fail("'split' needs a separator that is not empty");
     }
     size_t begin = 0, end = bytes.size();
     while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
@@ -101,7 +101,7 @@ Result<Value> split(Interpreter &self, const Value &x, const Arguments &argument
 Result<Value> find(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *sought = arguments.get(0, "sub");
   if (!sought || !sought->text()) {
-    return self.fail("'find' takes a text");
+    return self.fail("'find' needs a text");
   }
   // Counted in letters.
   TENON_TRY(self.spendOnSearch(*sought, x));
@@ -146,7 +146,7 @@ Result<Value> format(Interpreter &self, const Value &x, const Arguments &argumen
 Result<Value> joinMethod(Interpreter &self, const Value &x, const Arguments &arguments) {
   Arguments with;
   with.positional = {x};
-  return arguments.positional.empty() ? Result<Value>(self.fail("'join' takes a list"))
+  return arguments.positional.empty() ? Result<Value>(self.fail("'join' needs a list"))
                                       : self.applyFilter("join", arguments.positional[0], with);
 }
 
@@ -209,7 +209,7 @@ constexpr MethodRow kOfDict[] = {
      [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
        const Value *key = a.get(0, "key"), *otherwise = a.get(1, "default");
        if (!key) {
-         return self.fail("'get' takes a key");
+         return self.fail("'get' needs a key");
        }
        const Value *found = x.find(*key);
        return found ? *found : otherwise ? *otherwise : Value();
@@ -239,12 +239,12 @@ Result<Value> range(Interpreter &self, const Arguments &arguments) {
   for (size_t i = 0; i < count && i < 3; ++i) {
     std::optional<int64_t> bound = arguments.positional[i].integer();
     if (!bound) {
-      return self.fail("'range' takes integers");
+      return self.fail("'range' needs integers");
     }
     bounds[count == 1 ? 1 : i] = *bound;
   }
   if (count == 0 || count > 3 || bounds[2] == 0) {
-    return self.fail("'range' takes one to three integers, the last not 0");
+    return self.fail("'range' needs one to three integers, the last not 0");
   }
   List list;
   for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1];) {
@@ -277,7 +277,7 @@ Result<Value> raise(Interpreter &self, const Arguments &arguments) {
 Result<Value> now(Interpreter &self, const Arguments &arguments) {
   const Value *format = arguments.get(0, "format");
   if (!format || !format->text() || format->text()->bytes.size() > 200) {
-    return self.fail("'strftime_now' takes a format");
+    return self.fail("'strftime_now' needs a format");
   }
   std::time_t time = std::time(nullptr);
   std::tm local{};

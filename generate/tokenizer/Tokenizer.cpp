@@ -1,4 +1,5 @@
 // Merges tokens. Relies on the vocabulary having a token for each byte that texts have.
+// One file: the index of the vocabulary and the two ways of merging over it.
 #include "generate/tokenizer/Tokenizer.h"
 
 #include "generate/text/Utf8.h"
@@ -155,7 +156,7 @@ Status Tokenizer::index() {
   }
   for (int32_t id : {source.bos, source.eos, source.unknown}) {
     if (id < -1 || id >= static_cast<int32_t>(count)) {
-      return badVocabulary(strCat("the token ", id, " is beyond the vocabulary of ", count));
+      return badVocabulary(strCat("the token ", id, " is outside the vocabulary of ", count));
     }
   }
   std::ranges::fill(byteTokens, -1);
@@ -164,7 +165,7 @@ Status Tokenizer::index() {
     int32_t id = static_cast<int32_t>(i);
     bool isText = source.kinds[i] == TokenKind::Normal || source.kinds[i] == TokenKind::Byte;
     if (!byText.emplace(token, id).second && isText) {
-      return badVocabulary(strCat("the token '", token, "' is there twice"));
+      return badVocabulary(strCat("the token '", token, "' occurs twice"));
     }
     std::optional<std::string> behind;
     if (source.form == TokenizerForm::ByteLevel && isText) {
@@ -200,7 +201,7 @@ Status Tokenizer::index() {
       return badVocabulary("the vocabulary has neither tokens for all bytes nor an unknown one");
     }
     if (std::ranges::any_of(source.scores, [](float score) { return std::isnan(score); })) {
-      return badVocabulary("a token's score is no number");
+      return badVocabulary("a token's score is not a number");
     }
   }
   return Status::ok();
@@ -212,7 +213,7 @@ Status Tokenizer::indexMerges() {
     const auto &[left, right] = source.merges[rank];
     int32_t a = find(left), b = find(right), result = find(left + right);
     if (a < 0 || b < 0 || result < 0) {
-      return badVocabulary(strCat("the merge '", left, ' ', right, "' is not of tokens"));
+      return badVocabulary(strCat("the merge '", left, ' ', right, "' does not join two tokens"));
     }
     if (source.kinds[result] == TokenKind::Control) {
       continue; // no text becomes one

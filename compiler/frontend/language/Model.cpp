@@ -131,8 +131,7 @@ void Reader::findUnknownKeys() {
                           std::ranges::end(kInert)) {
       gap(key,
           strCat("the key, ", value.describe(),
-                 ", may change what the model computes, and is "
-                 "not known"),
+                 ", may change what the model computes, but is unknown"),
           "");
     }
   }

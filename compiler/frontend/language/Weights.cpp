@@ -14,8 +14,7 @@ using namespace mlir;
 namespace tenon::language {
 namespace {
 
-/// What a range of bytes of one of the arrays behind a tensor is made of.
-enum class Part : uint8_t { Numbers, Scales, Zeros, Rests };
+using Part = Weights::Part;
 
 /// The level of a zero, a number of 8 bits; the rest is taken off scaled.
 uint8_t levelOf(float zero) {
@@ -84,23 +83,54 @@ std::string dimsText(ArrayRef<int64_t> dims) {
 
 } // namespace
 
-Value Weights::get(frontend::Emitter &c, std::string_view name, ArrayRef<int64_t> dims,
-                   bool isOptional) {
+const gguf::Tensor *Weights::find(frontend::Emitter &c, std::string_view name,
+                                  ArrayRef<int64_t> dims, bool isOptional) {
   const gguf::Tensor *tensor = model.tensor(name);
   if (!tensor) {
     if (!isOptional) {
       c.error(ErrorId::LanguageModelBad, Twine("it has no tensor '") + StringRef(name) + "'");
     }
-    return Value();
+    return nullptr;
   }
   read.insert(tensor->name);
   if (ArrayRef<int64_t>(tensor->dims) != dims) {
     c.error(ErrorId::LanguageModelBad, Twine("the tensor '") + StringRef(name) + "' is " +
                                            dimsText(tensor->dims) + ", and its keys make it " +
                                            dimsText(dims));
+    return nullptr;
+  }
+  return tensor;
+}
+
+Value Weights::get(frontend::Emitter &c, std::string_view name, ArrayRef<int64_t> dims,
+                   bool isOptional) {
+  const gguf::Tensor *tensor = find(c, name, dims, isOptional);
+  return !tensor ? Value() : tensor->type->isFloat() ? floats(c, *tensor) : blocks(c, *tensor);
+}
+
+Value Weights::rows(frontend::Emitter &c, std::string_view name, ArrayRef<int64_t> dims,
+                    Value indices) {
+  const gguf::Tensor *tensor = find(c, name, dims, /*isOptional=*/false);
+  if (!tensor) {
     return Value();
   }
-  return tensor->type->isFloat() ? floats(c, *tensor) : blocks(c, *tensor);
+  if (tensor->type->isFloat()) {
+    return c.make<tn::GatherOp>(floats(c, *tensor), indices, int64_t{0});
+  }
+  Type real = c.builder().getF32Type();
+  AffineExpr outer = tn::getDims(indices.getType())[0], one = c.constantSize(1);
+  AffineExpr groups = c.constantSize(dims[1] / tensor->type->group);
+  auto taken = [&](Value table, AffineExpr inner) {
+    table = c.reshape(table, {c.constantSize(dims[0]), groups, inner});
+    return c.cast(c.make<tn::GatherOp>(table, indices, int64_t{0}), real);
+  };
+  Value y = taken(numbers(c, *tensor), c.constantSize(tensor->type->group));
+  bool hasZeros = tensor->type->zero < 0;
+  Value zero = hasZeros ? taken(part(c, *tensor, Part::Zeros), one)
+                        : c.scalar(static_cast<double>(tensor->type->zero), real);
+  y = c.mul(c.sub(y, zero), taken(part(c, *tensor, Part::Scales), one));
+  y = hasZeros ? c.sub(y, taken(part(c, *tensor, Part::Rests), one)) : y;
+  return c.reshape(y, {outer, c.constantSize(dims[1])});
 }
 
 Value Weights::floats(frontend::Emitter &c, const gguf::Tensor &tensor) {
@@ -116,43 +146,53 @@ Value Weights::floats(frontend::Emitter &c, const gguf::Tensor &tensor) {
   return c.cast(weight, builder.getF32Type());
 }
 
-Value Weights::generated(frontend::Emitter &c, const std::string &name, RankedTensorType type,
-                         uint64_t bytes, tn::WeightGenerator generate) {
+Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind) {
+  const weights::BlockType &type = *tensor.type;
+  int64_t elements = tensor.elements(), groups = elements / type.group;
+  Taker take(tensor, kind);
+  uint64_t bytes = elements / type.elements * take.bytesOfBlock();
+  Type byte = c.builder().getIntegerType(8, /*isSigned=*/false), real = c.builder().getF32Type();
+  auto [suffix, dims, element] =
+      kind == Part::Numbers && type.bits == 4
+          ? std::tuple(".numbers", SmallVector<int64_t>{elements / 2}, byte)
+      : kind == Part::Numbers
+          ? std::tuple(".numbers", SmallVector<int64_t>{groups, type.group}, byte)
+      : kind == Part::Scales ? std::tuple(".scales", SmallVector<int64_t>{groups}, real)
+      : kind == Part::Zeros  ? std::tuple(".zeros", SmallVector<int64_t>{groups}, byte)
+                             : std::tuple(".rests", SmallVector<int64_t>{groups, 1}, real);
+  std::string name = strCat(tensor.name, suffix);
   Location location = NameLoc::get(c.builder().getStringAttr(name));
-  return tn::WeightOp::create(c.builder(), location, type,
-                              store.addGenerated(name, bytes, std::move(generate), "model"));
+  return tn::WeightOp::create(c.builder(), location, RankedTensorType::get(dims, element),
+                              store.addGenerated(name, bytes, take, "model"));
+}
+
+Value Weights::numbers(frontend::Emitter &c, const gguf::Tensor &tensor) {
+  Value numbers = part(c, tensor, Part::Numbers);
+  if (tensor.type->bits == 8) {
+    return numbers;
+  }
+  OpBuilder &builder = c.builder();
+  RankedTensorType nibbles =
+      RankedTensorType::get({tensor.elements() / tensor.type->group, tensor.type->group},
+                            builder.getIntegerType(4, /*isSigned=*/false));
+  return c.cast(c.makeTyped<tn::UnpackBitsOp>(nibbles, numbers),
+                builder.getIntegerType(8, /*isSigned=*/false));
 }
 
 Value Weights::blocks(frontend::Emitter &c, const gguf::Tensor &tensor) {
   const weights::BlockType &type = *tensor.type;
   OpBuilder &builder = c.builder();
-  Type byte = builder.getIntegerType(8, /*isSigned=*/false), real = builder.getF32Type();
-  int64_t elements = tensor.elements(), groups = elements / type.group;
-  int64_t blocks = elements / type.elements;
-  auto part = [&](Part kind, std::string_view suffix, ArrayRef<int64_t> dims, Type element) {
-    Taker take(tensor, kind);
-    uint64_t bytes = blocks * take.bytesOfBlock();
-    return generated(c, strCat(tensor.name, suffix), RankedTensorType::get(dims, element), bytes,
-                     take);
-  };
-  Value numbers;
-  if (type.bits == 4) {
-    numbers = part(Part::Numbers, ".numbers", {elements / 2}, byte);
-    Type nibble = builder.getIntegerType(4, /*isSigned=*/false);
-    numbers =
-        c.makeTyped<tn::UnpackBitsOp>(RankedTensorType::get({groups, type.group}, nibble), numbers);
-    numbers = c.cast(numbers, byte);
-  } else {
-    numbers = part(Part::Numbers, ".numbers", {groups, type.group}, byte);
-  }
-  Value scales = part(Part::Scales, ".scales", {groups}, real);
-  Value zeros = type.zero >= 0 ? c.scalar(static_cast<double>(type.zero), byte)
-                               : part(Part::Zeros, ".zeros", {groups}, byte);
-  zeros = type.zero >= 0 ? c.broadcast(zeros, {c.constantSize(groups)}) : zeros;
-  Value y = c.makeTyped<tn::DequantizeOp>(RankedTensorType::get({groups, type.group}, real),
-                                          numbers, scales, zeros, int64_t{0});
-  if (type.zero < 0) {
-    y = c.sub(y, part(Part::Rests, ".rests", {groups, 1}, real));
+  int64_t groups = tensor.elements() / type.group;
+  bool hasZeros = type.zero < 0;
+  Value zeros = hasZeros ? part(c, tensor, Part::Zeros)
+                         : c.broadcast(c.scalar(static_cast<double>(type.zero),
+                                                builder.getIntegerType(8, /*isSigned=*/false)),
+                                       {c.constantSize(groups)});
+  Value y = c.makeTyped<tn::DequantizeOp>(
+      RankedTensorType::get({groups, type.group}, builder.getF32Type()), numbers(c, tensor),
+      part(c, tensor, Part::Scales), zeros, int64_t{0});
+  if (hasZeros) {
+    y = c.sub(y, part(c, tensor, Part::Rests));
   }
   tn::Dims dims;
   for (int64_t dim : tensor.dims) {

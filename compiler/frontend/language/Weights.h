@@ -10,19 +10,30 @@ namespace tenon::language {
 
 class Weights {
 public:
+  /// The arrays behind a tensor of blocks. A number stands for (number - zero) * scale - rest.
+  enum class Part : uint8_t { Numbers, Scales, Zeros, Rests };
+
   Weights(const Model &theModel, tn::WeightStore &theStore) : model(theModel), store(theStore) {}
 
   /// A tensor of these dims as f32; null after an error, or where it is missing and optional.
   mlir::Value get(frontend::Emitter &c, std::string_view name, llvm::ArrayRef<int64_t> dims,
                   bool isOptional = false);
+  /// Rows of a matrix of these dims as f32, one for each index: taken out of their blocks when they
+  /// are read, so that a table of embeddings stays as small as in the file.
+  mlir::Value rows(frontend::Emitter &c, std::string_view name, llvm::ArrayRef<int64_t> dims,
+                   mlir::Value indices);
   /// Names of tensors that nothing has asked for.
   std::vector<std::string> unread() const;
 
 private:
+  /// Null after an error, or where it is missing and optional.
+  const gguf::Tensor *find(frontend::Emitter &c, std::string_view name,
+                           llvm::ArrayRef<int64_t> dims, bool isOptional);
   mlir::Value floats(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value blocks(frontend::Emitter &c, const gguf::Tensor &tensor);
-  mlir::Value generated(frontend::Emitter &c, const std::string &name, mlir::RankedTensorType type,
-                        uint64_t bytes, tn::WeightGenerator generate);
+  /// Numbers of 8 bits, [groups, group].
+  mlir::Value numbers(frontend::Emitter &c, const gguf::Tensor &tensor);
+  mlir::Value part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind);
 
   const Model &model;
   tn::WeightStore &store;
