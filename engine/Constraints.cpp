@@ -100,9 +100,10 @@ Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size
     return isDecided(plan, constraint, plan.inputSymbols())
                ? Status::error(
                      ErrorId::RunShapeConstraint, broken,
-                     "pass dims for which it holds; 'tenon inspect' lists what the model needs")
-               : Status::error(ErrorId::RunConstraint, broken,
-                               "the model does not allow what the data of this run selects");
+                     "pass dims that meet this condition; 'tenon inspect' lists the conditions")
+               : Status::error(
+                     ErrorId::RunConstraint, broken,
+                     "the data of this run selects something that the model does not allow");
   }
   return Status::ok();
 }

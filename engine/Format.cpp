@@ -27,7 +27,7 @@ Status checkKinds(const std::vector<SectionEntry> &sections) {
         kind == SectionKind::Plan || kind == SectionKind::Code || kind == SectionKind::Record;
     bool mustBeMiddle = i != 0 && i + 2 < count;
     if (isMiddle != mustBeMiddle) {
-      return tableError(strCat("section ", i, " is of a kind that may not stand there"));
+      return tableError(strCat("section ", i, " has a kind that is not allowed there"));
     }
   }
   if (count < 3 || sections[0].kind != SectionKind::Manifest ||
@@ -100,7 +100,7 @@ Hash128 headerHash(FileHeader header, const std::vector<SectionEntry> &sections)
 Result<FileHeader> checkHeader(Bytes head, uint64_t fileBytes) {
   size_t common = std::min(head.size(), sizeof(kMagic));
   if (head.empty() || std::memcmp(head.data(), kMagic, common) != 0) {
-    return Status::error(ErrorId::EngineBadMagic, "the file does not start as an engine does",
+    return Status::error(ErrorId::EngineBadMagic, "the file does not start like an engine",
                          "give a file written by 'tenon compile'");
   }
   FileHeader header;
@@ -152,7 +152,7 @@ Result<std::vector<SectionEntry>> checkSectionTable(const FileHeader &header, By
   }
   for (size_t i = 0; i < sections.size(); ++i) {
     if (sections[i].offset != expected[i].offset) {
-      return tableError(strCat("section ", i, " is not where it belongs"));
+      return tableError(strCat("section ", i, " is at the wrong position"));
     }
   }
   return sections;

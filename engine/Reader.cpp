@@ -179,7 +179,7 @@ struct EngineFile::Impl {
     std::map<uint32_t, size_t> claimed;
     std::set<std::string_view> names;
     if (manifest.variants.empty()) {
-      return damaged(ErrorId::EngineBadManifest, "the engine holds no variant");
+      return damaged(ErrorId::EngineBadManifest, "the engine has no variant");
     }
     for (const VariantEntry &variant : manifest.variants) {
       TENON_TRY(claim(variant.planSection, SectionKind::Plan, claimed));
@@ -195,7 +195,7 @@ struct EngineFile::Impl {
     for (const RecordEntry &record : manifest.records) {
       TENON_TRY(claim(record.section, SectionKind::Record, claimed));
       if (record.name.empty() || !names.insert(record.name).second) {
-        return damaged(ErrorId::EngineBadManifest, "a record has no name or that of another");
+        return damaged(ErrorId::EngineBadManifest, "a record has no name, or a name that is taken");
       }
     }
     if (claimed.size() + 3 != sections.size()) {
@@ -309,7 +309,7 @@ Result<std::string_view> EngineFile::record(std::string_view name) const {
     return std::string_view(reinterpret_cast<const char *>(text.data()), text.size());
   }
   return Status::error(ErrorId::EngineBadRecord, strCat("the engine has no record '", name, "'"),
-                       "compile the model with this release to have it recorded");
+                       "compile the model with this release to record it");
 }
 
 Status EngineFile::verifyWeights() const {

@@ -162,8 +162,8 @@ Result<Blob> BlobFolder::put(const std::string &file, const FileStamp &stamp) {
   }));
   if (FileStamp::of(source.descriptor()) != stamp) {
     return Status::error(ErrorId::UnsafeArtifact,
-                         fmt::format("'{}' was changed while it was pushed", file),
-                         "push it again when nobody writes to it");
+                         fmt::format("'{}' changed while it was being pushed", file),
+                         "push it again when nothing writes to it");
   }
   Blob blob = {hash.finish(), source.size()};
   TENON_TRY(copy.flush());
@@ -186,11 +186,12 @@ Result<std::string> differenceOf(const std::string &path, const Blob &blob) {
   }
   return file.size() == blob.bytes
              ? fmt::format("its bytes have the hash {}", actual)
-             : fmt::format("it has {} bytes instead of {}", file.size(), blob.bytes);
+             : fmt::format("it has {} bytes, not {}", file.size(), blob.bytes);
 }
 
 Status BlobFolder::check(const Blob &blob) {
-  constexpr const char *kHint = "push the file again, or restore the registry's folder from a copy";
+  constexpr const char *kHint =
+      "push the file again, or restore the registry's folder from a backup";
   std::string file = pathOf(blob.hash);
   Result<std::string> difference = differenceOf(file, blob);
   if (!difference.isOk() && difference.status().id() == ErrorId::FileNotFound) {
@@ -200,7 +201,7 @@ Status BlobFolder::check(const Blob &blob) {
   return difference->empty()
              ? Status::ok()
              : Status::error(ErrorId::BlobMismatch,
-                             fmt::format("'{}' was damaged: {}", file, *difference), kHint);
+                             fmt::format("'{}' is damaged: {}", file, *difference), kHint);
 }
 
 Result<std::vector<Blob>> BlobFolder::all() {

@@ -77,9 +77,8 @@ Status CacheBudget::reserve(const std::string &file, uint64_t needed) {
   if (bytes + needed > limit) {
     return Status::error(
         ErrorId::FileWriteFailed,
-        fmt::format("a file needs {} bytes in '{}', where files in use leave {} of "
-                    "{}",
-                    needed, folder, limit - std::min(bytes, limit), limit),
+        fmt::format("a file needs {} bytes in '{}', but files in use leave only {} of {}", needed,
+                    folder, limit - std::min(bytes, limit), limit),
         "raise --cache-size, or serve fewer models at once");
   }
   taken += needed;

@@ -26,10 +26,9 @@ constexpr const char *kContainer = "http://169.254.170.2";
 constexpr const char *kInstance = "http://169.254.169.254";
 
 Status refused(std::string_view source, std::string_view why) {
-  return Status::error(
-      ErrorId::StoreFailed,
-      fmt::format("{} gives no keys for S3: {}", source, withoutControls(why)),
-      "docs/guides/registry-at-scale.md has the sources and what each of them takes");
+  return Status::error(ErrorId::StoreFailed,
+                       fmt::format("{} provides no keys for S3: {}", source, withoutControls(why)),
+                       "docs/guides/registry-at-scale.md lists the sources and what each needs");
 }
 
 Result<std::string> textOf(std::string_view source, const std::string &path) {
@@ -64,7 +63,7 @@ Result<Keys> keysOf(std::string_view source, const std::string &text) {
   keys.expires = field("Expiration").empty() ? 0 : secondsOf(field("Expiration"));
   std::string why = field("Message").empty() ? field("Code") : field("Message");
   return keys.id.empty() || keys.secret.empty()
-             ? refused(source, why.empty() ? "its answer has none" : why)
+             ? refused(source, why.empty() ? "its answer contains no keys" : why)
              : Result<Keys>(std::move(keys));
 }
 
@@ -134,9 +133,9 @@ Result<Keys> Credentials::find() {
   return !found.id.empty()
              ? Result<Keys>(std::move(found))
              : Status::error(ErrorId::BadArgument,
-                             fmt::format("there are no keys for S3: {}", fmt::join(tried, "; ")),
+                             fmt::format("no keys for S3 were found: {}", fmt::join(tried, "; ")),
                              "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
-                             "docs/guides/registry-at-scale.md has all sources");
+                             "docs/guides/registry-at-scale.md lists all sources");
 }
 
 Result<Keys> Credentials::fromEnvironment() {
@@ -207,8 +206,8 @@ Result<Keys> Credentials::fromProfile(const std::string &name, int depth) {
   if (profile.empty()) {
     tried.push_back(fmt::format("{} is not in ~/.aws", what));
     bool isMeant = profiles.isNamed() || depth > 0;
-    return isMeant ? Result<Keys>(refused(what, "it is neither in ~/.aws/credentials nor in "
-                                                "~/.aws/config"))
+    return isMeant ? Result<Keys>(
+                         refused(what, "it is in neither ~/.aws/credentials nor ~/.aws/config"))
                    : Keys();
   }
   Keys own = {valueOf(profile, "aws_access_key_id"), valueOf(profile, "aws_secret_access_key"),
@@ -233,7 +232,7 @@ Result<Keys> Credentials::fromProfile(const std::string &name, int depth) {
     } else if (kind == "Ec2InstanceMetadata") {
       TENON_ASSIGN(keys, fromInstance());
     }
-    return keys.id.empty() ? refused(what, "what its role is assumed with has none")
+    return keys.id.empty() ? refused(what, "the source of the keys for its role has none")
                            : fromRole(role, session, keys, valueOf(profile, "external_id"));
   }
   if (!own.id.empty() && !own.secret.empty()) {
@@ -241,9 +240,10 @@ Result<Keys> Credentials::fromProfile(const std::string &name, int depth) {
   }
   for (const char *key : {"credential_process", "sso_session", "sso_start_url"}) {
     if (profile.contains(key)) {
-      return refused(what, fmt::format("it takes them by {}, which Tenon does not do; `aws "
-                                       "configure export-credentials --format env` prints them",
-                                       key));
+      return refused(what,
+                     fmt::format("it gets them through {}, which Tenon does not support; `aws "
+                                 "configure export-credentials --format env` prints them",
+                                 key));
     }
   }
   tried.push_back(what + " has none");

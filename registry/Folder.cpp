@@ -39,8 +39,8 @@ Status checkPath(const std::string &path) {
   bool isPlain = signing::staysInside(path) && path.find_first_of("\\:") == path.npos &&
                  checkRemark("a path", path).isOk();
   return isPlain ? Status::ok()
-                 : unsafe(path, "cannot be the path of a file of a version",
-                          "a path is relative, without '..', '\\' and ':', and UTF-8");
+                 : unsafe(path, "cannot be the path of a file in a version",
+                          "a path is relative UTF-8 without '..', '\\' or ':'");
 }
 
 /// Paths so far, and the folders above them, as a file system without upper and lower case has
@@ -53,16 +53,16 @@ Status addName(Names &names, const std::string &path) {
     const std::string &other = names.try_emplace(lowerCase(folder), folder).first->second;
     if (other != folder || names.contains(lowerCase(folder.substr(0, end)))) {
       return unsafe(path,
-                    fmt::format("is in the folder '{}', whose name another path has",
+                    fmt::format("is in the folder '{}', whose name collides with another path",
                                 withoutControls(folder)),
-                    "give them names that differ by more than upper and lower case");
+                    "use names that differ in more than upper and lower case");
     }
   }
   bool isNew =
       !names.contains(lowerCase(path) + "/") && names.try_emplace(lowerCase(path), path).second;
   return isNew ? Status::ok()
-               : unsafe(path, "has the name of another path",
-                        "give them names that differ by more than upper and lower case");
+               : unsafe(path, "collides with another path",
+                        "use names that differ in more than upper and lower case");
 }
 
 Status addFolder(const fs::path &root, const std::string &prefix,
@@ -82,14 +82,14 @@ Status addFolder(const fs::path &root, const std::string &prefix,
       sources.push_back({path, it->path().string(), FileStamp::of(it->path().string())});
     } else {
       return unsafe(it->path().string(),
-                    fs::is_symlink(status) ? "is a symbolic link, which leads out of the version"
+                    fs::is_symlink(status) ? "is a symbolic link out of the version's folder"
                                            : "is neither a file nor a folder",
-                    "put a file there: cp --dereference copies what a link leads to");
+                    "replace it by a file: cp --dereference copies what a link points to");
     }
     if (sources.size() > kMaxParts) {
       return Status::error(ErrorId::BadArgument,
                            fmt::format("'{}' has more than {} files", root.string(), kMaxParts),
-                           "a data set of many files is one file by numpy.savez");
+                           "numpy.savez packs a data set of many files into one");
     }
   }
   return error ? openError(error.value(), (root / prefix).string()) : Status::ok();
@@ -113,13 +113,13 @@ Result<std::vector<Part>> partsOf(const Json &rows) {
                  row.contains("sha256") && row["sha256"].is_string() && row.contains("bytes") &&
                  row["bytes"].is_number_unsigned() && row.size() == 3;
     if (!isRow || !isSha256(row["sha256"].get<std::string>())) {
-      return unsafe("files", "has a row that is none of a file", "push the version again");
+      return unsafe("files", "has a row that does not describe a file", "push the version again");
     }
     std::string path = row["path"].get<std::string>();
     TENON_TRY(checkPath(path));
     TENON_TRY(addName(names, path));
     if (!parts.empty() && parts.back().path >= path) {
-      return unsafe(path, "is not in the order of paths", "push the version again");
+      return unsafe(path, "is not in path order", "push the version again");
     }
     parts.push_back(
         {std::move(path), {row["sha256"].get<std::string>(), row["bytes"].get<uint64_t>()}});
@@ -127,7 +127,7 @@ Result<std::vector<Part>> partsOf(const Json &rows) {
   bool isSome = !parts.empty() && parts.size() <= kMaxParts;
   return isSome ? Result<std::vector<Part>>(std::move(parts))
                 : unsafe("files", fmt::format("has {} files", parts.size()),
-                         fmt::format("a version has 1 to {}", kMaxParts));
+                         fmt::format("a version has 1 to {} files", kMaxParts));
 }
 
 std::string manifestOf(const std::vector<Part> &parts) {
@@ -154,8 +154,8 @@ Result<std::vector<SourceFile>> sourcesOf(const std::vector<std::string> &named)
   for (const std::string &file : isFolder ? std::vector<std::string>() : named) {
     if (fs::is_directory(file, ignored)) {
       return Status::error(ErrorId::FileNotRegular,
-                           fmt::format("'{}' is a folder beside other files", file),
-                           "a version is of one folder, or of files");
+                           fmt::format("'{}' is a folder among other files", file),
+                           "a version consists of one folder or of files");
     }
     sources.push_back({fs::path(file).filename().string(), file, FileStamp::of(file)});
   }

@@ -33,10 +33,10 @@ Result<FolderLock> FolderLock::take(const std::string &file, LockKind kind,
       return writeError(errno, "lock", file);
     }
     if (std::chrono::steady_clock::now() >= end) {
-      return Status::error(ErrorId::RegistryBusy, fmt::format("another process holds '{}'", file),
-                           kind == LockKind::Alone
-                               ? "try again when no gate is under way"
-                               : "try again when `tenon registry gc` has ended");
+      return Status::error(
+          ErrorId::RegistryBusy, fmt::format("another process has locked '{}'", file),
+          kind == LockKind::Alone ? "try again when no gate is running"
+                                  : "try again when `tenon registry gc` has finished");
     }
     std::this_thread::sleep_for(kPause);
   }

@@ -29,7 +29,7 @@ Status parseNumber(std::string_view text, std::string_view digits, Number least,
   bool isWhole = parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
   return isWhole && number >= least && number <= Number(1'000'000)
              ? Status::ok()
-             : badTerm(text, "it has no such number", "for example 'seconds >= 10'");
+             : badTerm(text, "the number is not valid", "for example 'seconds >= 10'");
 }
 
 /// Fills the pin that the text is; false where it is a rule.
@@ -42,8 +42,8 @@ Result<bool> parsePin(const std::string &text, Terms &terms) {
     size_t mark = data.rfind(kHashMark);
     std::string_view hash = mark == data.npos ? "" : data.substr(mark + kHashMark.size());
     if (hash.size() != kHashDigits || mark == 0) {
-      return badTerm(text, "it pins data without their SHA-256",
-                     "`tenon registry gate NAME@ALIAS --data registry:REF` writes it");
+      return badTerm(text, "it pins data without a SHA-256",
+                     "`tenon registry gate NAME@ALIAS --data registry:REF` writes one");
     }
     terms.data = data.substr(0, mark);
     terms.dataHash = hash;
@@ -128,10 +128,10 @@ Result<Terms> parseTerms(std::span<const std::string> texts) {
     terms.rules.push_back(std::move(rule));
   }
   if (terms.rules.empty() && terms.texts.size() > terms.signers.size()) {
-    return badTerm(terms.texts.back(), "it pins what no rule measures", "add a --rule");
+    return badTerm(terms.texts.back(), "it pins something that no rule measures", "add a --rule");
   }
   if (terms.asksToLoad() && terms.machine.empty()) {
-    return badTerm("loads", "it does not say where", "--machine this, or that of the server");
+    return badTerm("loads", "it does not say on which machine", "--machine this, or the server's");
   }
   return terms;
 }
@@ -199,35 +199,34 @@ Status checkConditions(const Terms &terms, const Conditions &has) {
   if (terms.needsData() && has.dataHash.empty()) {
     return Status::error(
         ErrorId::BadGateRule,
-        "the rules ask for accuracy or memory, which are measured on data, and none is given",
+        "the rules need accuracy or memory, which are measured on data, but no data is given",
         "--data FILE, or --data registry:NAME:VERSION");
   }
   if (terms.needsData() && !terms.dataHash.empty() && has.dataHash != terms.dataHash) {
     return Status::error(
         ErrorId::BadGateRule,
-        fmt::format("the gate measures on {} (sha256 {}), and these data are others (sha256 {})",
+        fmt::format("the gate measures on {} (sha256 {}), but this data is different (sha256 {})",
                     terms.data, terms.dataHash.substr(0, 12), has.dataHash.substr(0, 12)),
-        "another data set is another gate: `tenon registry gate NAME@ALIAS --rule ... --data ...` "
-        "sets it");
+        "`tenon registry gate NAME@ALIAS --rule ... --data ...` sets a gate with other data");
   }
   if (has.seconds < terms.seconds) {
     return Status::error(
         ErrorId::BadGateRule,
-        fmt::format("the gate times at least {} s, not {} s", terms.seconds, has.seconds),
-        "leave --seconds out, or give more");
+        fmt::format("the gate measures for at least {} s, not {} s", terms.seconds, has.seconds),
+        "leave out --seconds, or give more");
   }
   if (!terms.machine.empty() && terms.machine != has.machine) {
-    return Status::error(
-        ErrorId::BadGateRule,
-        fmt::format("the gate measures on '{}', and this is '{}'", terms.machine, has.machine),
-        "gate the version on such a machine");
+    return Status::error(ErrorId::BadGateRule,
+                         fmt::format("the gate measures on '{}', but this machine is '{}'",
+                                     terms.machine, has.machine),
+                         "run the gate on such a machine");
   }
   return Status::ok();
 }
 
 Status checkResult(const Terms &terms, const GateResult &result) {
   if (terms.needsData() && terms.dataHash.empty()) {
-    return forged("the rules ask for data, and the gate measured on any");
+    return forged("the rules need pinned data, but the gate measured on other data");
   }
   TENON_TRY(checkConditions(terms, result.conditions));
   std::vector<RuleResult> results;
@@ -240,12 +239,12 @@ Status checkResult(const Terms &terms, const GateResult &result) {
                   (results.back().measured || rule.baseline != Baseline::None);
     if (!isSame) {
       return forged(
-          fmt::format("the verdict of rule '{}' does not follow from its figures", rule.text));
+          fmt::format("the verdict of rule '{}' does not follow from its measurements", rule.text));
     }
   }
   return results.size() == result.figures.size() && outcomeOf(results) == result.outcome
              ? Status::ok()
-             : forged("the gate's verdict does not follow from its rules'");
+             : forged("the gate's verdict does not follow from its rules");
 }
 
 Status standing(const Terms &terms, std::span<const GateResult> results, int64_t champion,
@@ -259,28 +258,28 @@ Status standing(const Terms &terms, std::span<const GateResult> results, int64_t
       continue;
     }
     if (result.outcome == GateOutcome::Refused) {
-      return Status::error(
-          ErrorId::GateRefused,
-          fmt::format("the gate of '{}' refused {}", name,
-                      reasonsOf(result.figures, GateOutcome::Refused)),
-          "promote a version that keeps the rules, or set them anew, which the history tells");
+      return Status::error(ErrorId::GateRefused,
+                           fmt::format("the gate of '{}' refused {}", name,
+                                       reasonsOf(result.figures, GateOutcome::Refused)),
+                           "promote a version that meets the rules, or change the rules; the "
+                           "history records the change");
     }
     bool hasPassed = result.outcome == GateOutcome::Passed;
     (hasPassed ? passed : undecided).push_back(&result);
     longest = hasPassed ? longest : std::max(longest, result.conditions.seconds);
   }
   if (passed.empty() && undecided.empty()) {
-    return beside ? Status::error(ErrorId::AliasMoved,
-                                  fmt::format("the version was compared with {}, but '{}' is at {} "
-                                              "now",
-                                              numberText(beside->champion), name,
-                                              numberText(champion)),
-                                  "gate it again")
-                  : Status::error(ErrorId::GateRefused,
-                                  fmt::format("'{}' has rules, and the version was not measured by "
-                                              "them",
-                                              name),
-                                  "`tenon registry gate REF ALIAS` measures it");
+    return beside ? Status::error(
+                        ErrorId::AliasMoved,
+                        fmt::format("the version was compared with {}, but '{}' is now at {}",
+                                    numberText(beside->champion), name, numberText(champion)),
+                        "run the gate again")
+                  : Status::error(
+                        ErrorId::GateRefused,
+                        fmt::format(
+                            "'{}' has rules, but the version has not been measured against them",
+                            name),
+                        "run `tenon registry gate REF ALIAS`");
   }
   int64_t count = std::ranges::count_if(passed, [&](const GateResult *each) {
     return undecided.empty() || each->conditions.seconds >= kLonger * longest;
@@ -290,17 +289,16 @@ Status standing(const Terms &terms, std::span<const GateResult> results, int64_t
   }
   if (undecided.empty() || count > 0) {
     return Status::error(ErrorId::GateUndecided,
-                         fmt::format("the gate of '{}' wants {} results that passed, and there are "
-                                     "{}",
+                         fmt::format("the gate of '{}' needs {} passing results, but there are {}",
                                      name, terms.repetitions, count),
-                         "gate the version again");
+                         "run the gate again");
   }
   return Status::error(
       ErrorId::GateUndecided,
       fmt::format("the gate of '{}' could not decide: {}", name,
                   reasonsOf(undecided.back()->figures, GateOutcome::Undecided)),
-      fmt::format("gate it again with --seconds {:.3g} or more where it is about speed; about data "
-                  "only more of them decide, which are another gate",
+      fmt::format("for a speed rule, run the gate again with --seconds {:.3g} or more; for a rule "
+                  "on data, only more data decides, and that is another gate",
                   kLonger * longest));
 }
 

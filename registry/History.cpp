@@ -76,7 +76,7 @@ Result<int64_t> parseTime(std::string_view text) {
   int day = parts.tm_mday;
   time_t seconds = ::timegm(&parts); // which makes 3 March of 31 February
   if (!rest || *rest || parts.tm_mday != day || seconds < 0) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no time", copy),
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is not a time", copy),
                          "write 2027-01-31, or 2027-01-31T12:00:00Z");
   }
   return int64_t(seconds) * 1000 + milliseconds;

@@ -104,11 +104,11 @@ Status checkRelation(std::string_view relation, std::string_view kind, std::stri
   return Status::error(
       ErrorId::BadArgument,
       relation == "parent"
-          ? fmt::format("a version of kind {} is not made from one of kind {}", kind, other)
-          : fmt::format("--{0} names a version of kind {0}, and this one is of kind {1}", relation,
+          ? fmt::format("a version of kind {} cannot be made from one of kind {}", kind, other)
+          : fmt::format("--{0} needs a version of kind {0}, but this one is of kind {1}", relation,
                         other),
       "--parent names the model that an engine was compiled from, --data the data set, --tuning "
-      "the record");
+      "the tuning record");
 }
 
 Json describe(const Lineage &lineage) {

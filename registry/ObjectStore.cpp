@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kHint = "push the file again, or restore the bucket from a copy";
+constexpr const char *kHint = "push the file again, or restore the bucket from a backup";
 
 /// What another process began so long ago it does not end any more.
 constexpr std::chrono::hours kAbandoned{24};
@@ -97,9 +97,9 @@ Status ObjectStore::download(const Blob &blob, const std::string &partial) {
     ::truncate(partial.c_str(), 0);
     if (kept == 0) {
       ::unlink(partial.c_str());
-      return Status::error(
-          ErrorId::BlobMismatch,
-          fmt::format("'{}' was damaged: {}", client.nameOf(blob.hash), difference), kHint);
+      return Status::error(ErrorId::BlobMismatch,
+                           fmt::format("'{}' is damaged: {}", client.nameOf(blob.hash), difference),
+                           kHint);
     }
   }
 }
@@ -148,7 +148,8 @@ Status ObjectStore::provide(const Blob &blob) {
     ++hits;
     return Status::ok();
   }
-  Status status = isEnding ? Status::error(ErrorId::StoreFailed, "the server ends") : fetch(blob);
+  Status status =
+      isEnding ? Status::error(ErrorId::StoreFailed, "the server is stopping") : fetch(blob);
   failures += !status.isOk();
   return status;
 }

@@ -80,7 +80,7 @@ int64_t PostgresDatabase::keyOf(std::string_view what) const {
 Status PostgresDatabase::lost(std::string_view why) {
   Status status =
       Status::error(ErrorId::StoreFailed, fmt::format("'{}': {}", address.shown, oneLine(why)),
-                    "look whether the database server runs and can be reached from here");
+                    "check that the database server is running and can be reached from here");
   connection.reset(); // with the text that `why` may be
   return status;
 }
@@ -96,7 +96,7 @@ Status PostgresDatabase::connect() {
   ++connections;
   connection.reset(pq.connect(keys.data(), values.data(), 0));
   if (!isAlive()) {
-    return lost(connection ? pq.errorMessage(connection.get()) : "no memory for a connection");
+    return lost(connection ? pq.errorMessage(connection.get()) : "out of memory for a connection");
   }
   pq.setNotice(connection.get(), [](void *, const char *) {}, nullptr);
   // A client that stands still in a transaction would keep all others from writing: the server ends
@@ -205,18 +205,18 @@ Status PostgresDatabase::describe(const PGresult &result) const {
                                     state.empty() ? "" : fmt::format(" (SQLSTATE {})", state));
   if (state == "55P03") { // lock_not_available
     return Status::error(ErrorId::RegistryBusy, message,
-                         "another client holds the registry: try again when it has ended");
+                         "another client has locked the registry: try again when it has finished");
   }
   if (state == "42P01" || state == "3F000") { // no such table or schema
-    return noRegistry(address.shown,
-                      fmt::format("holds no registry in the schema '{}'", address.schema));
+    return noRegistry(address.shown, fmt::format("does not contain a registry in the schema '{}'",
+                                                 address.schema));
   }
   if (state == "42501") { // insufficient_privilege
     return Status::error(
         ErrorId::StoreFailed, message,
         "the database's administrator grants it: see docs/guides/registry-at-scale.md");
   }
-  return Status::error(ErrorId::StoreFailed, message, "look at the log of the database server");
+  return Status::error(ErrorId::StoreFailed, message, "see the log of the database server");
 }
 
 Status PostgresDatabase::run(const char *statements) {
@@ -284,7 +284,7 @@ Result<std::string> PostgresDatabase::blobsOf() {
   bool isKnown = hasRow && query.number(0) >= kFirstFormat && query.number(0) <= kFormat;
   if (!isKnown) {
     return noRegistry(address.shown,
-                      "is a registry of another format, of another version of Tenon");
+                      "is a registry of another format, from another version of Tenon");
   }
   return query.text(1);
 }

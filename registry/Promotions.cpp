@@ -12,12 +12,12 @@ Status moved(const std::string &name, const std::string &alias, int64_t expected
   return Status::error(ErrorId::AliasMoved,
                        fmt::format("'{}@{}' is at {}, not at {}", name, alias, numberText(actual),
                                    numberText(expected)),
-                       "look at `tenon registry history`, then decide again");
+                       "look at `tenon registry history` and decide again");
 }
 
 Status deleted(const Version &version) {
-  return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                       "push its file again, which gives it a new number");
+  return Status::error(ErrorId::NoSuchObject, fmt::format("gc deleted {}", version.text()),
+                       "push its file again; it gets a new number");
 }
 
 Result<std::vector<Event>> readEvents(Query &query) {
@@ -56,7 +56,7 @@ Status Registry::checkGate(const Version &version, const std::string &alias, int
   TENON_ASSIGN(Terms wanted, terms(version.name, alias));
   TENON_ASSIGN(std::vector<std::string> bundles, signatures(version));
   TENON_TRY(requireSigners(wanted, bundles, version)
-                .prefix(fmt::format("'{}@{}' asks for a signature", version.name, alias)));
+                .prefix(fmt::format("'{}@{}' requires a signature", version.name, alias)));
   if (wanted.rules.empty()) {
     return Status::ok();
   }
@@ -150,15 +150,15 @@ Result<Move> Registry::rollback(const std::string &name, const std::string &alia
   if (stack.empty() || stack.back() == 0) {
     return Status::error(
         ErrorId::NothingToRollBack,
-        fmt::format("'{}@{}' was at no version before {}", name, alias, present.number),
+        fmt::format("'{}@{}' had no version before {}", name, alias, present.number),
         "`tenon registry promote` moves it to any version");
   }
   TENON_ASSIGN(Version before, find({name, stack.back(), ""}));
   if (before.isDeleted) {
     return Status::error(
         ErrorId::NothingToRollBack,
-        fmt::format("{}, where '{}@{}' was before, was deleted by gc", before.text(), name, alias),
-        "`tenon registry promote` moves it to a version that is there");
+        fmt::format("gc deleted {}, where '{}@{}' was before", before.text(), name, alias),
+        "`tenon registry promote` moves it to an existing version");
   }
   TENON_ASSIGN(Move done, move(before, alias, present.number, "rollback", reason));
   TENON_TRY(finish(transaction));
@@ -203,10 +203,10 @@ Status Registry::setTerms(const std::string &name, const std::string &alias, con
   TENON_ASSIGN(Transaction transaction, beginAs(Role::Promote, name));
   TENON_ASSIGN(Object known, object(name));
   if (terms.asksToLoad() && known.kind != "engine") {
-    return Status::error(
-        ErrorId::BadGateRule,
-        fmt::format("'{}' has versions of kind {}, and only engines are loaded", name, known.kind),
-        "leave 'loads' out");
+    return Status::error(ErrorId::BadGateRule,
+                         fmt::format("'{}' has versions of kind {}, but only engines can be loaded",
+                                     name, known.kind),
+                         "leave out 'loads'");
   }
   TENON_TRY(writeTerms(name, alias, terms.texts));
   return finish(transaction);
@@ -224,15 +224,16 @@ Status Registry::record(const std::string &name, const GateResult &result) {
     return moved(name, result.alias, result.champion, champion);
   }
   if (present.texts != result.terms) {
-    return Status::error(ErrorId::AliasMoved,
-                         fmt::format("the rules of '{}@{}' were changed while the gate measured",
-                                     name, result.alias),
-                         "gate the version again");
+    return Status::error(
+        ErrorId::AliasMoved,
+        fmt::format("the rules of '{}@{}' changed while the gate measured", name, result.alias),
+        "run the gate again");
   }
   TENON_TRY(checkConditions(present, result.conditions));
   if (present.needsData() && present.dataHash.empty()) {
-    TENON_TRY(allow(Role::Promote, name)
-                  .prefix("the rules pin no data, and who may not set them cannot choose any"));
+    TENON_TRY(
+        allow(Role::Promote, name)
+            .prefix("the rules pin no data, and choosing data requires the right to set rules"));
     present.dataHash = result.conditions.dataHash;
     present.texts.push_back(dataPin(result.conditions.data, present.dataHash));
     TENON_TRY(writeTerms(name, result.alias, present.texts));

@@ -66,14 +66,14 @@ Status checkRequest(const PushRequest &request, const std::string &facts) {
   TENON_TRY(checkRemark("the note", request.note));
   if (std::ranges::find(kKinds, request.kind) == kKinds.end()) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("there is no kind '{}' of objects", request.kind),
-                         "model, engine, data, report or tuning");
+                         fmt::format("there is no kind of object '{}'", request.kind),
+                         "the kinds are model, engine, data, report and tuning");
   }
   return facts.size() <= kMaxFacts
              ? Status::ok()
              : Status::error(ErrorId::BadArgument,
-                             fmt::format("the facts of the version take {} bytes", facts.size()),
-                             "leave some out");
+                             fmt::format("the version's metadata takes {} bytes", facts.size()),
+                             "leave some of it out");
 }
 
 } // namespace
@@ -104,9 +104,9 @@ Status Registry::check(const Version &version) const {
   // The rows of the parts say what the files are, and their hash is the version's.
   std::string manifest = manifestOf(version.parts);
   if (sha256Of(manifest) != version.blob.hash) {
-    return Status::error(ErrorId::BlobMismatch,
-                         fmt::format("the list of files of {} was damaged", version.text()),
-                         "`tenon registry verify` tells more; restore the database from a copy");
+    return Status::error(
+        ErrorId::BlobMismatch, fmt::format("the list of files of {} is damaged", version.text()),
+        "`tenon registry verify` reports details; restore the database from a backup");
   }
   TENON_TRY(registry::partsOf(rowsOf(version.parts)).takeStatus()); // paths that stay inside
   for (const Blob &blob : blobsOf(version)) {
@@ -265,9 +265,10 @@ Result<Pushed> Registry::push(const PushRequest &request) {
       }
     }
     if (std::chrono::steady_clock::now() >= end) {
-      return Status::error(ErrorId::RegistryBusy,
-                           fmt::format("gc removes a file with the bytes of '{}'", request.path),
-                           "try again when `tenon registry gc` has ended");
+      return Status::error(
+          ErrorId::RegistryBusy,
+          fmt::format("gc is removing a file with the contents of '{}'", request.path),
+          "try again when `tenon registry gc` has finished");
     }
     std::this_thread::sleep_for(kPushAgain);
   }

@@ -24,10 +24,10 @@ constexpr std::string_view kLetters =
 std::string shown(std::string_view text) { return withoutControls(text.substr(0, kMaxName)); }
 
 Status badName(std::string_view what, std::string_view name) {
-  return Status::error(
-      ErrorId::BadObjectName, fmt::format("'{}' cannot be the name of {}", shown(name), what),
-      "names have letters, digits, '.', '_' and '-', begin with a letter or digit, and are at most "
-      "128 characters long; '/' stands between an object and its namespaces");
+  return Status::error(ErrorId::BadObjectName,
+                       fmt::format("'{}' cannot be the name of {}", shown(name), what),
+                       "names consist of letters, digits, '.', '_' and '-', begin with a letter or "
+                       "digit, and have at most 128 characters; '/' separates namespaces");
 }
 
 bool isPart(std::string_view name) {
@@ -98,8 +98,8 @@ Result<Reference> parseReference(std::string_view text) {
   if (parsed.ec != std::errc() || parsed.ptr != rest.data() + rest.size() ||
       reference.version < 1) {
     return Status::error(ErrorId::BadObjectName,
-                         fmt::format("'{}' is not the number of a version", shown(rest)),
-                         "NAME:VERSION, NAME@ALIAS, or NAME for the newest");
+                         fmt::format("'{}' is not a version number", shown(rest)),
+                         "use NAME:VERSION, NAME@ALIAS, or NAME for the newest version");
   }
   return reference;
 }
@@ -108,7 +108,7 @@ Status checkRemark(std::string_view what, std::string_view text) {
   if (text.size() <= kMaxRemark && dumpUtf8(text) && withoutControls(text) == text) {
     return Status::ok();
   }
-  return Status::error(ErrorId::BadObjectName, fmt::format("{} is not text of one line", what),
+  return Status::error(ErrorId::BadObjectName, fmt::format("{} is not a single line of text", what),
                        "at most 1000 bytes of UTF-8 without control characters");
 }
 

@@ -113,14 +113,14 @@ Status Registry::finish(Transaction &transaction) {
       if (isThere.isOk()) {
         return *isThere ? Status::ok()
                         : Status::error(ErrorId::StoreFailed,
-                                        fmt::format("{}; nothing was done", asked), "try again");
+                                        fmt::format("{}; nothing was changed", asked), "try again");
       }
     }
     std::this_thread::sleep_for(kLookAgain);
   } while (std::chrono::steady_clock::now() < end);
   return Status::error(ErrorId::StoreFailed,
-                       fmt::format("{}, and it is not known whether it was done", asked),
-                       "`tenon registry history` tells, once the database answers");
+                       fmt::format("{}; whether the change was made is unknown", asked),
+                       "`tenon registry history` shows it once the database answers");
 }
 
 Status Registry::checkRelations(const PushRequest &request) {
@@ -185,7 +185,7 @@ Result<Object> Registry::object(const std::string &name) {
     }
     return Status::error(ErrorId::NoSuchObject,
                          fmt::format("there is no '{}' in '{}'", name, where),
-                         didYouMean(name, names, "`tenon registry list` lists what is there"));
+                         didYouMean(name, names, "`tenon registry list` shows what is there"));
   }
   Object object = {name, query.text(0), query.number(1), {}};
   Query aliases(*database, "SELECT name, version FROM alias WHERE object = $1 ORDER BY name", name);
@@ -225,7 +225,7 @@ Result<Version> Registry::find(const Reference &reference) {
       return Status::error(ErrorId::NoSuchObject,
                            fmt::format("'{}' has no alias '{}'", reference.name, reference.alias),
                            didYouMean(reference.alias, names,
-                                      fmt::format("`tenon registry promote {} {}` makes it",
+                                      fmt::format("`tenon registry promote {} {}` creates it",
                                                   reference.name, reference.alias)));
     }
   }
@@ -246,7 +246,7 @@ Result<Version> Registry::find(const Reference &reference) {
   TENON_ASSIGN(Object known, object(reference.name));
   return Status::error(ErrorId::NoSuchObject,
                        fmt::format("'{}' has no version {}", reference.name, number),
-                       fmt::format("its newest is {}", known.newest));
+                       fmt::format("the newest is {}", known.newest));
 }
 
 } // namespace tenon::registry

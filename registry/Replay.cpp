@@ -11,9 +11,9 @@ namespace tenon::registry {
 namespace {
 
 Status impossible(const Event &event, std::string_view why) {
-  return Status::error(ErrorId::HistoryAltered, fmt::format("event {} {}", event.id, why),
-                       "restore the registry from a copy; who wrote to its database did not go "
-                       "through Tenon");
+  return Status::error(
+      ErrorId::HistoryAltered, fmt::format("event {} {}", event.id, why),
+      "restore the registry from a backup; something other than Tenon has changed its database");
 }
 
 std::string keyText(const Replay::Number &version) {
@@ -101,14 +101,15 @@ Status Replay::push(const Event &event) {
                    sha256Of(manifestOf(*parts)) == event.detail.value("hash", "") &&
                    bytesOf(*parts) == event.detail.value("bytes", uint64_t(0));
     if (!isWhole) {
-      return impossible(event, "pushes files that are not those of its hash");
+      return impossible(event, "pushes files that do not match their hash");
     }
   }
   std::string kind = event.detail.value("kind", "");
   Object &object = objects.try_emplace(event.object, kind, 0).first->second;
   if (object.kind != kind || event.version != object.newest + 1) {
-    return impossible(event, fmt::format("pushes {}, which is not the next of its kind",
-                                         keyText({event.object, event.version})));
+    return impossible(event,
+                      fmt::format("pushes {}, which is not the next number or has another kind",
+                                  keyText({event.object, event.version})));
   }
   object.newest = event.version;
   versions[{event.object, event.version}] = event.detail;
@@ -124,27 +125,29 @@ Status Replay::move(const Event &event) {
   }
   if (!has({event.object, event.version})) {
     return impossible(
-        event, fmt::format("moves '{}' to version {}, which was not there", name, event.version));
+        event, fmt::format("moves '{}' to version {}, which did not exist", name, event.version));
   }
   if (event.action == "promote") {
     Number version = {event.object, event.version};
     Status isSigned = requireSigners(alias.terms, signatures[version], versionOf(version));
     if (!isSigned.isOk()) {
       return impossible(
-          event, fmt::format("promotes to '{}' what was not signed: {}", name, isSigned.message()));
+          event, fmt::format("promotes an unsigned version to '{}': {}", name, isSigned.message()));
     }
     if (!alias.terms.rules.empty()) {
       Status allowed = standing(alias.terms, alias.results[event.version], event.from, name);
       if (!allowed.isOk()) {
-        return impossible(event, fmt::format("promotes to '{}' what its gate did not let pass: {}",
-                                             name, allowed.message()));
+        return impossible(event,
+                          fmt::format("promotes a version to '{}' that its gate did not pass: {}",
+                                      name, allowed.message()));
       }
     }
     alias.origins.push_back(event.from);
   } else {
     if (alias.origins.empty() || alias.origins.back() != event.version) {
-      return impossible(event, fmt::format("rolls '{}' back to version {}, where it was not before",
-                                           name, event.version));
+      return impossible(event,
+                        fmt::format("rolls '{}' back to version {}, where it had not been before",
+                                    name, event.version));
     }
     alias.origins.pop_back();
   }
@@ -156,11 +159,11 @@ Status Replay::gate(const Event &event) {
   Alias &alias = aliases[{event.object, event.alias}];
   GateResult result = resultOf(event);
   if (!has({event.object, event.version}) || result.champion != alias.at) {
-    return impossible(event, "is a gate of a version or beside a champion that was not there");
+    return impossible(event, "is a gate of a version, or against a champion, that did not exist");
   }
   Status follows = checkResult(alias.terms, result);
   if (!follows.isOk()) {
-    return impossible(event, fmt::format("is a gate that cannot be: {}", follows.message()));
+    return impossible(event, fmt::format("is an impossible gate: {}", follows.message()));
   }
   for (const auto &[name, value] : metricsOf(result.figures)) {
     metrics[{event.object, event.version}][name] = value;
@@ -177,10 +180,10 @@ Status Replay::token(const Event &event) {
                     {"hash", event.detail.value("hash", "")},
                     {"created", event.detail.value("created", int64_t(0))},
                     {"revoked", false}};
-    return isKnown ? impossible(event, "makes a token that was there") : Status::ok();
+    return isKnown ? impossible(event, "creates a token that already existed") : Status::ok();
   }
   if (!isKnown) {
-    return impossible(event, "revokes a token that was not there");
+    return impossible(event, "revokes a token that did not exist");
   }
   tokens[name]["revoked"] = true;
   return Status::ok();
@@ -207,7 +210,7 @@ Status Replay::take(const Event &event) {
     bool isSound = terms.isOk() && objects.contains(event.object) &&
                    (!terms->asksToLoad() || objects.at(event.object).kind == "engine");
     if (!isSound) {
-      return impossible(event, "sets rules that cannot be");
+      return impossible(event, "sets invalid rules");
     }
     Alias &alias = aliases[{event.object, event.alias}];
     alias.terms = std::move(*terms);
@@ -220,20 +223,22 @@ Status Replay::take(const Event &event) {
     });
     return has(version) && !isAtAlias && deleted.insert(version).second
                ? Status::ok()
-               : impossible(event, fmt::format("deletes {}, which is at an alias or was not there",
-                                               keyText(version)));
+               : impossible(
+                     event,
+                     fmt::format("deletes {}, which an alias points to or which did not exist",
+                                 keyText(version)));
   }
   if (event.action == "tag") {
     bool isKnown = event.version == 0 ? objects.contains(event.object) : versions.contains(version);
-    return isKnown ? Status::ok() : impossible(event, "tags what was not there");
+    return isKnown ? Status::ok() : impossible(event, "tags a version that did not exist");
   }
   if (event.action == "sign") {
     std::vector<std::string> &bundles = signatures[version];
     bundles.insert(bundles.begin(), event.detail.value("bundle", ""));
     ++signatureCount;
-    return has(version) ? Status::ok() : impossible(event, "signs a version that was not there");
+    return has(version) ? Status::ok() : impossible(event, "signs a version that did not exist");
   }
-  return impossible(event, fmt::format("is of the unknown kind '{}'", event.action));
+  return impossible(event, fmt::format("has the unknown kind '{}'", event.action));
 }
 
 } // namespace tenon::registry

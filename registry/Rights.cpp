@@ -29,10 +29,9 @@ Result<Grant> parseGrant(std::string_view text) {
   size_t colon = text.find(':');
   const std::string_view *found = std::ranges::find(kRoles, text.substr(0, colon));
   if (found == std::end(kRoles)) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("there is no role '{}'", text.substr(0, colon)),
-                         "read, push, promote or admin, or one of them for a namespace: "
-                         "push:vision/");
+    return Status::error(
+        ErrorId::BadArgument, fmt::format("there is no role '{}'", text.substr(0, colon)),
+        "use read, push, promote or admin, or one of them for a namespace: push:vision/");
   }
   Grant grant{static_cast<Role>(found - kRoles), ""};
   if (colon != text.npos) {
@@ -93,9 +92,9 @@ Result<int64_t> parseExpiry(std::string_view text, int64_t now) {
   }
   return time > now
              ? Result<int64_t>(time)
-             : Status::error(ErrorId::BadArgument,
-                             fmt::format("'{}' is no time that is still to come", text),
-                             "a date, such as 2027-01-31, or a time from now on: 30d, 12h, 15m");
+             : Status::error(
+                   ErrorId::BadArgument, fmt::format("'{}' is not a time in the future", text),
+                   "use a date, such as 2027-01-31, or a duration from now: 30d, 12h, 15m");
 }
 
 } // namespace tenon::registry

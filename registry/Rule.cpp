@@ -115,22 +115,22 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
   bool isRelative = words[2] == kChampion || words[2] == kParent;
   if (words.size() != 3 &&
       !(isRelative && words.size() == 5 && (words[3] == "+" || words[3] == "-"))) {
-    return badRule(text, "what follows the comparison is not a limit", kForms);
+    return badRule(text, "the text after the comparison is not a limit", kForms);
   }
   if (metric.family == MetricFamily::Interface) {
     rule.baseline = Baseline::Champion;
     return words.size() == 3 && words[2] == kChampion
                ? Status::ok()
-               : badRule(text, "the interface is that of the champion or more",
-                         "interface >= champion");
+               : badRule(text, "an interface rule can only be compared with the champion's by >=",
+                         "use interface >= champion");
   }
   if (isRelative && metric.family == MetricFamily::Outputs) {
-    return badRule(text, "outputs is a distance from the champion already",
+    return badRule(text, "'outputs' already measures the distance to the champion",
                    "for example 'outputs <= 1e-3'");
   }
   bool isOfSamples = metric.family == MetricFamily::Share || metric.family == MetricFamily::Number;
   if (words[2] == kParent && !isOfSamples) {
-    return badRule(text, "only what is measured on samples is compared with the parent",
+    return badRule(text, "only metrics measured on samples can be compared with the parent",
                    "for example 'top1 >= parent - 1%'");
   }
   rule.baseline = words[2] == kParent                                    ? Baseline::Parent
@@ -153,7 +153,7 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
     rule.limit = number * *factor;
     bool isShare = metric.family == MetricFamily::Share;
     return isShare && rule.limit > 1
-               ? badRule(text, fmt::format("{} is at most 100%", metric.name), kForms)
+               ? badRule(text, fmt::format("{} cannot exceed 100%", metric.name), kForms)
                : Status::ok();
   }
   double change = hasAmount && words[3] == "-" ? -number : number;
@@ -170,8 +170,7 @@ Status parseLimit(const Metric &metric, const std::vector<std::string> &words,
     return Status::ok();
   }
   if (hasAmount && !isPercent) {
-    return badRule(text,
-                   fmt::format("{} is compared with the champion's by a share of it", metric.name),
+    return badRule(text, fmt::format("{} is compared with the champion's in percent", metric.name),
                    "for example 'p50 <= champion + 10%'");
   }
   rule.kind = LimitKind::Ratio;
@@ -248,8 +247,9 @@ Result<Rule> parseComparison(std::string_view text) {
     return rule;
   }
   if (text.size() > kMaxText || words.size() < 3 || (words[1] != ">=" && words[1] != "<=")) {
-    return badRule(text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces between",
-                   "for example 'top1 >= 85%'");
+    return badRule(
+        text, "it is not METRIC >= LIMIT or METRIC <= LIMIT, with spaces around the comparison",
+        "for example 'top1 >= 85%'");
   }
   const Metric *metric = std::find_if(std::begin(kMetrics), std::end(kMetrics),
                                       [&](const Metric &each) { return each.name == words[0]; });
@@ -262,7 +262,7 @@ Result<Rule> parseComparison(std::string_view text) {
                    didYouMean(words[0], names, "docs/guides/registry.md lists the metrics"));
   }
   if (metric->family == MetricFamily::Loads) {
-    return badRule(text, "an engine loads or does not", "the rule is the word alone: 'loads'");
+    return badRule(text, "an engine loads or it does not", "write the word alone: 'loads'");
   }
   Rule rule;
   rule.metric = words[0];
@@ -282,10 +282,10 @@ Result<Rule> parseRule(std::string_view text) {
   TENON_ASSIGN(Rule rule, parseComparison(text));
   if (rule.isReversed) {
     bool isHigherBetter = !rule.isAtLeast;
-    return badRule(text,
-                   fmt::format("{} is better where it is {}", rule.metric,
-                               isHigherBetter ? "higher" : "lower"),
-                   fmt::format("write {} {} LIMIT", rule.metric, isHigherBetter ? ">=" : "<="));
+    return badRule(
+        text,
+        fmt::format("for {}, better means {}", rule.metric, isHigherBetter ? "higher" : "lower"),
+        fmt::format("write {} {} LIMIT", rule.metric, isHigherBetter ? ">=" : "<="));
   }
   return rule;
 }
@@ -299,7 +299,7 @@ Result<Rule> parseBound(std::string_view text) {
   TENON_ASSIGN(Rule bound, parseComparison(spaced));
   return bound.baseline == Baseline::None && bound.kind == LimitKind::Value
              ? Result<Rule>(std::move(bound))
-             : badRule(text, "versions are searched by values, not beside another version",
+             : badRule(text, "a search compares with values, not with another version",
                        "for example 'top1 >= 85%'");
 }
 

@@ -100,9 +100,10 @@ Result<WebReply> S3Client::perform(WebRequest request, const std::string &name) 
     if (attempt == kTries || (request.isCancelled && request.isCancelled())) {
       return isOverloaded
                  ? Result<WebReply>(storeFailed(*reply, name))
-                 : Status::error(ErrorId::StoreFailed,
-                                 fmt::format("'{}': {}", name, reply.status().message()),
-                                 "look whether the object store runs and can be reached from here");
+                 : Status::error(
+                       ErrorId::StoreFailed,
+                       fmt::format("'{}': {}", name, reply.status().message()),
+                       "check that the object store is running and can be reached from here");
     }
     std::this_thread::sleep_for(pause);
   }

@@ -48,9 +48,9 @@ Status storeFailed(const WebReply &reply, const std::string &name) {
                        fmt::format("'{}': the object store answers {} {}", name, reply.status,
                                    withoutControls(text.substr(0, kMaxSaid))),
                        reply.status < kServerError
-                           ? "look at the bucket's name and rights, and at AWS_ACCESS_KEY_ID, "
+                           ? "check the bucket's name and permissions, and AWS_ACCESS_KEY_ID, "
                              "AWS_SECRET_ACCESS_KEY and AWS_REGION"
-                           : "try again; look at the log of the object store");
+                           : "try again; see the log of the object store");
 }
 
 std::string percent(std::string_view text) {

@@ -140,9 +140,9 @@ Statement statementOf(const Search &search, const std::string &isSeen) {
 Status explain(Database &database, Status status) {
   Result<bool> isThere = status.isOk() ? Result<bool>(true) : database.hasTable("metric");
   return isThere.isOk() && !*isThere
-             ? Status::error(ErrorId::BadRegistry,
-                             "the registry is from a Tenon that had no search",
-                             "open it once with a user who may write, by `tenon registry list`")
+             ? Status::error(
+                   ErrorId::BadRegistry, "the registry was made by a Tenon without search",
+                   "a user who may write must open it once, for example by `tenon registry list`")
              : status;
 }
 
@@ -152,7 +152,7 @@ Result<Tag> parseTag(std::string_view text) {
   size_t equals = text.find('=');
   if (equals == text.npos || equals == 0) {
     return badSearch(text, "is not KEY=VALUE",
-                     "for example team=vision: what `tenon registry push --meta` gave");
+                     "for example team=vision, as given to `tenon registry push --meta`");
   }
   return Tag(text.substr(0, equals), text.substr(equals + 1));
 }
@@ -163,7 +163,7 @@ Result<int64_t> parseTime(std::string_view text, int64_t now) {
     std::optional<int64_t> count = wholeNumber(text.substr(0, text.size() - 1));
     int64_t unit = text.ends_with('d') ? kDay : kHour;
     return count && *count <= now / unit ? Result<int64_t>(now - *count * unit)
-                                         : badSearch(text, "is no time", kHint);
+                                         : badSearch(text, "is not a time", kHint);
   }
   return parseTime(text);
 }
@@ -180,8 +180,8 @@ Result<SearchPlace> parsePlace(std::string_view text) {
   return created && version && *version > 0
              ? Result<SearchPlace>(
                    SearchPlace{*created, std::string(text.substr(second + 1)), *version})
-             : badSearch(text, "is not where a page ended",
-                         "take what `next` of the page before has");
+             : badSearch(text, "is not a position from an earlier page",
+                         "use `next` from the page before");
 }
 
 Status addCondition(std::string_view text, Search &search) {

@@ -61,8 +61,8 @@ Status takeOurs(std::string &url, SharedAddress &address) {
           std::from_chars(value.data(), value.data() + value.size(), bytes);
       if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() ||
           bytes < kMinPartBytes || bytes > kMaxPartBytes) {
-        return badUrl(url, fmt::format("has 'part-bytes' that are not {} to {}", kMinPartBytes,
-                                       kMaxPartBytes));
+        return badUrl(url, fmt::format("has a 'part-bytes' that is not between {} and {}",
+                                       kMinPartBytes, kMaxPartBytes));
       }
     } else {
       theirs += (theirs.empty() ? "?" : "&") + part;
@@ -73,7 +73,8 @@ Status takeOurs(std::string &url, SharedAddress &address) {
   bool isName = !schema.empty() && schema.size() < 64 && consistsOf(schema, "_") &&
                 !(schema[0] >= '0' && schema[0] <= '9');
   return isName ? Status::ok()
-                : badUrl(url, "has a 'schema' that is not of small letters, digits and '_'");
+                : badUrl(url,
+                         "has a 'schema' with characters other than small letters, digits and '_'");
 }
 
 Result<SharedAddress> parseShared(std::string url) {
@@ -88,8 +89,8 @@ Result<SharedAddress> parseShared(std::string url) {
   std::unique_ptr<char, decltype(pq->freeMemory)> freed(problem, pq->freeMemory);
   if (!parsed) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("the address of the registry is not one of PostgreSQL: {}",
-                                     withoutControls(problem ? problem : "no memory")),
+                         fmt::format("the registry's address is not a PostgreSQL address: {}",
+                                     withoutControls(problem ? problem : "out of memory")),
                          kExample);
   }
   // A server that is gone without a word is noticed: PostgreSQL's own defaults wait for hours.
@@ -105,8 +106,8 @@ Result<SharedAddress> parseShared(std::string url) {
     if (option->val && std::string_view(option->keyword) == "password") {
       return Status::error(
           ErrorId::BadArgument,
-          "the address of the registry holds a password, which others on this machine can read",
-          "put it into $PGPASSWORD or ~/.pgpass");
+          "the registry's address contains a password, which others on this machine can read",
+          "put it in $PGPASSWORD or ~/.pgpass");
     }
     if (option->val) {
       std::erase_if(parameters, [&](const auto &each) { return each.first == option->keyword; });
@@ -130,7 +131,7 @@ Result<std::unique_ptr<BlobStore>> openBlobs(const std::string &blobs, uint64_t 
   std::string cache = userCacheFolder();
   if (cache.empty()) {
     return Status::error(ErrorId::BadArgument,
-                         "the environment names no folder for files of the registry",
+                         "the environment names no folder for the registry's cache",
                          "set XDG_CACHE_HOME or HOME");
   }
   std::unique_ptr<BlobStore> store = std::make_unique<ObjectStore>(
@@ -152,7 +153,7 @@ Status checkBlobs(const std::string &url, const std::string &blobs) {
   return isPlain && !objects.empty() && (isObjects ? objects[0] != '/' : objects[0] == '/')
              ? Status::ok()
              : badUrl(url, "needs blobs=s3://BUCKET/PREFIX, or blobs=/FOLDER that all machines "
-                           "see, of letters, digits, '-', '_' and '.'");
+                           "share; both of letters, digits, '-', '_' and '.'");
 }
 
 } // namespace
@@ -178,7 +179,7 @@ Result<Stores> openShared(const std::string &url, bool creates,
   }
   TENON_TRY(kept.takeStatus());
   if (!address.blobs.empty() && address.blobs != *kept) {
-    return badUrl(url, fmt::format("keeps its files at '{}', not at '{}'", *kept, address.blobs));
+    return badUrl(url, fmt::format("stores its files at '{}', not at '{}'", *kept, address.blobs));
   }
   TENON_TRY(checkBlobs(url, *kept));
   if (!blobs) {

@@ -24,10 +24,10 @@ Status checkFiles(const signing::Manifest &manifest, const Version &version) {
   }
   bool isSame = manifest.algorithm == "sha256" && !manifest.partBytes && has == should;
   return isSame ? Status::ok()
-                : Status::error(ErrorId::SignatureWrong,
-                                fmt::format("the signature is of other files than those of {}",
-                                            version.text()),
-                                "sign the version with `tenon registry sign`");
+                : Status::error(
+                      ErrorId::SignatureWrong,
+                      fmt::format("the signature does not cover the files of {}", version.text()),
+                      "sign the version with `tenon registry sign`");
 }
 
 /// TN1016 unless the bundle says that it is of the version's file.
@@ -40,7 +40,7 @@ Status checkSubject(const signing::Manifest &manifest, const Version &version) {
              ? Status::ok()
              : Status::error(
                    ErrorId::SignatureWrong,
-                   fmt::format("the signature is of another file than that of {}", version.text()),
+                   fmt::format("the signature does not cover the file of {}", version.text()),
                    "sign the version with `tenon registry sign`");
 }
 
@@ -61,14 +61,15 @@ signing::Manifest signedOf(const Version &version) {
 Status noSignature(const Version &version) {
   return Status::error(
       ErrorId::SignatureMissing, fmt::format("{} has no signature", version.text()),
-      fmt::format("tenon registry sign {} --key KEY.pem signs it", version.text()));
+      fmt::format("sign it: tenon registry sign {} --key KEY.pem", version.text()));
 }
 
 Status checkSignature(const std::string &bundle, const Version &version) {
   if (bundle.size() > signing::kMaxBytesOfOne) {
     return Status::error(
         ErrorId::SignatureWrong,
-        fmt::format("the signature takes {} bytes, more than one of a file does", bundle.size()),
+        fmt::format("the signature has {} bytes, more than the signature of one file needs",
+                    bundle.size()),
         "sign the version with `tenon registry sign`");
   }
   TENON_ASSIGN(signing::Verified described, signing::describeBundle(bundle));
@@ -97,8 +98,8 @@ Status Registry::sign(const Version &version, const std::string &bundle) {
   TENON_ASSIGN(Transaction transaction, beginAs(Role::Push, version.name));
   TENON_ASSIGN(Version present, find({version.name, version.number, ""}));
   if (present.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                         "push its file again, which gives it a new number");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("gc deleted {}", version.text()),
+                         "push its file again; it gets a new number");
   }
   TENON_TRY(addSignature(present, bundle));
   return finish(transaction);

@@ -26,15 +26,15 @@ Status describe(int code, const std::string &path, std::string_view said) {
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
     return Status::error(ErrorId::RegistryBusy, message,
-                         "try again when the other process has ended");
+                         "try again when the other process has finished");
   case SQLITE_NOTADB:
   case SQLITE_CORRUPT:
-    return Status::error(ErrorId::BadRegistry, message, "restore the registry from a copy");
+    return Status::error(ErrorId::BadRegistry, message, "restore the registry from a backup");
   case SQLITE_FULL:
     return Status::error(ErrorId::FileWriteFailed, message, "free space, or move the registry");
   case SQLITE_IOERR:
     return Status::error(ErrorId::FileWriteFailed, message,
-                         "look at the system's log for errors of the disk");
+                         "check the system's log for disk errors");
   case SQLITE_READONLY:
   case SQLITE_PERM:
   case SQLITE_CANTOPEN:
@@ -116,9 +116,8 @@ private:
 } // namespace
 
 Status noRegistry(std::string_view where, std::string_view why) {
-  return Status::error(
-      ErrorId::BadRegistry, fmt::format("'{}' {}", where, why),
-      "--registry names another folder; `tenon registry push` makes one where there is none");
+  return Status::error(ErrorId::BadRegistry, fmt::format("'{}' {}", where, why),
+                       "--registry names another folder; `tenon registry push` creates one");
 }
 
 void SqliteDatabase::Closer::operator()(sqlite3 *open) const { sqlite3_close_v2(open); }
@@ -176,7 +175,7 @@ Status SqliteDatabase::copy() {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   unsigned char *bytes = static_cast<unsigned char *>(sqlite3_malloc64(file.size() + 1));
   if (!bytes) {
-    return describe(SQLITE_NOMEM, path, "no memory for a copy");
+    return describe(SQLITE_NOMEM, path, "out of memory for a copy");
   }
   Status read = file.read(0, std::as_writable_bytes(std::span(bytes, file.size())));
   // Whoever writes has a log that is not empty, until what it has is in the database.
@@ -185,8 +184,8 @@ Status SqliteDatabase::copy() {
   if (!isWhole) {
     sqlite3_free(bytes);
     TENON_TRY(read);
-    return Status::error(ErrorId::RegistryBusy, fmt::format("'{}' is written to", path),
-                         "try again when the other process has ended");
+    return Status::error(ErrorId::RegistryBusy, fmt::format("'{}' is being written to", path),
+                         "try again when the other process has finished");
   }
   // A copy in memory has no log beside it: the two bytes of the header that say so.
   constexpr size_t kWriteVersion = 18, kReadVersion = 19;
@@ -224,9 +223,10 @@ Status SqliteDatabase::checkFormat() {
   TENON_TRY(format.next().takeStatus());
   bool isKnown = format.number(0) >= kFirstFormat && format.number(0) <= kFormat;
   if (application.number(0) != kApplication || !isKnown) {
-    return noRegistry(folder, application.number(0) != kApplication
-                                  ? "holds a database that is no registry"
-                                  : "is a registry of another format, of another version of Tenon");
+    return noRegistry(folder,
+                      application.number(0) != kApplication
+                          ? "contains a database that is not a registry"
+                          : "is a registry of another format, from another version of Tenon");
   }
   return run(kLaterTables);
 }
@@ -284,7 +284,7 @@ Status SqliteDatabase::checkSound() {
   TENON_TRY(check.next().takeStatus());
   if (check.text(0) != "ok") {
     return Status::error(ErrorId::BadRegistry, fmt::format("'{}': {}", folder, check.text(0)),
-                         "restore the registry from a copy");
+                         "restore the registry from a backup");
   }
   sqlite3 *opened = nullptr;
   sqlite3_open(":memory:", &opened);

@@ -38,7 +38,7 @@ Status makeFolders(const fs::path &path) {
 Result<Stores> openPresent(const std::string &folder, std::chrono::milliseconds patience) {
   std::error_code ignored;
   if (!fs::exists(SqliteDatabase::pathIn(folder), ignored)) {
-    return noRegistry(folder, fs::exists(folder, ignored) ? "is no registry" : "does not exist");
+    return noRegistry(folder, fs::exists(folder, ignored) ? "is not a registry" : "does not exist");
   }
   TENON_ASSIGN(std::unique_ptr<SqliteDatabase> database,
                SqliteDatabase::open(folder, false, patience));
@@ -55,7 +55,7 @@ Status checkScheme(const std::string &where) {
   return !isUrl || isSharedRegistry(where)
              ? Status::ok()
              : Status::error(ErrorId::BadArgument,
-                             fmt::format("no registry is at a URL that begins with '{}://'",
+                             fmt::format("a registry cannot be at a URL that begins with '{}://'",
                                          where.substr(0, end)),
                              "a registry is a folder, or postgresql://HOST/DATABASE with its files "
                              "at blobs=s3://BUCKET/PREFIX");

@@ -54,9 +54,9 @@ Json logRecord(const Event &event) {
 Status otherRegistry(const Registry &registry, int64_t event) {
   return Status::error(
       ErrorId::HistoryAltered,
-      fmt::format("event {} of '{}' is not the one that was told last", event, registry.shown()),
-      "the registry is another one, or was restored from an older copy: look at its history, then "
-      "remove the state file, and say by --from where to go on");
+      fmt::format("event {} of '{}' differs from the one delivered last", event, registry.shown()),
+      "this is another registry, or one restored from an older backup: check its history, remove "
+      "the state file, and continue with --from");
 }
 
 } // namespace
@@ -79,7 +79,7 @@ Result<Subscriber> Subscriber::open(Subscription subscription) {
   std::string &url = subscription.url;
   size_t host = url.starts_with("http://") || url.starts_with("https://") ? url.find("//") + 2 : 0;
   if (host == 0 || host == url.size()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no URL", url),
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is not a URL", url),
                          "for example https://example.org/events");
   }
   size_t path = url.find('/', host);
@@ -99,8 +99,8 @@ Result<Subscriber> Subscriber::open(Subscription subscription) {
                    kept.value("hash", Json()).is_string();
     if (!isValid) {
       return Status::error(ErrorId::BadArgument,
-                           fmt::format("'{}' does not say how far a registry was told", state),
-                           "--state names a file of its own");
+                           fmt::format("'{}' is not a state file of a subscription", state),
+                           "give --state a file of its own");
     }
     subscriber.last = kept["event"].get<int64_t>();
     subscriber.hash = kept["hash"].get<std::string>();
@@ -158,9 +158,9 @@ Status Subscriber::send(const std::vector<Event> &events, const std::string &whe
   return reply.status >= 200 && reply.status < 300
              ? Status::ok()
              : Status::error(ErrorId::WebFailed,
-                             fmt::format("{} answers event {} with status {}", subscription.url,
+                             fmt::format("{} answered event {} with status {}", subscription.url,
                                          events.front().id, reply.status),
-                             "look whether the URL takes what it is sent");
+                             "check that the URL accepts the events");
 }
 
 Result<int64_t> Subscriber::deliver(Registry &registry) {

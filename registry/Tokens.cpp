@@ -31,8 +31,8 @@ Result<std::string> makeToken() {
   if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
     return Status::error(
         ErrorId::InternalError,
-        fmt::format("the system gives no random numbers: {}", std::strerror(errno)),
-        "look at its log");
+        fmt::format("the system provides no random numbers: {}", std::strerror(errno)),
+        "see its log");
   }
   std::string token = "tenon_";
   for (unsigned char byte : bytes) {
@@ -71,9 +71,9 @@ Status Registry::identify() {
   }
   if (options.token.empty()) {
     return wrongToken(
-        fmt::format("'{}' wants a token", where),
+        fmt::format("'{}' requires a token", where),
         fmt::format(
-            "put it into ${}; who has the role admin makes one by `tenon registry token add`",
+            "set ${}; a user with the role admin creates tokens with `tenon registry token add`",
             kTokenVariable));
   }
   Query found(*database, "SELECT name, role, revoked FROM token WHERE hash = $1",
@@ -81,9 +81,9 @@ Status Registry::identify() {
   TENON_ASSIGN(bool isKnown, found.next());
   if (!isKnown || found.number(2) != 0) {
     return wrongToken(
-        isKnown ? fmt::format("the token '{}' was revoked", found.text(0))
-                : fmt::format("'{}' does not know the token", where),
-        fmt::format("${} takes what `tenon registry token add` printed", kTokenVariable));
+        isKnown ? fmt::format("the token '{}' has been revoked", found.text(0))
+                : fmt::format("'{}' does not recognize the token", where),
+        fmt::format("set ${} to what `tenon registry token add` printed", kTokenVariable));
   }
   TENON_ASSIGN(rights, parseRights(found.text(1)));
   tokenName = found.text(0);
@@ -93,7 +93,7 @@ Status Registry::identify() {
     if (rights.isExpired(time)) {
       return wrongToken(
           fmt::format("the token '{}' expired at {}", tokenName, timeText(rights.expires)),
-          "who has the role admin makes another one by `tenon registry token add`");
+          "a user with the role admin creates a new one with `tenon registry token add`");
     }
   }
   return Status::ok();
@@ -104,10 +104,10 @@ Status Registry::allow(Role role, const std::string &name) {
   if (rights.allow(role, name)) {
     return Status::ok();
   }
-  std::string what = name.empty() ? "of everything" : fmt::format("of '{}'", name);
-  return wrongToken(fmt::format("the token '{}' has the role {}, and this takes {} {}", tokenName,
+  std::string what = name.empty() ? "on everything" : fmt::format("of '{}'", name);
+  return wrongToken(fmt::format("the token '{}' has the role {}, but this needs {} {}", tokenName,
                                 rights.roles(), nameOf(role), what),
-                    "ask somebody who has that role");
+                    "ask somebody with that role");
 }
 
 std::string Registry::isSeen(std::string_view column) const {
@@ -127,15 +127,15 @@ Result<std::string> Registry::addToken(const std::string &name, const Rights &gi
   }
   TENON_ASSIGN(std::vector<Token> present, allTokens());
   if (std::ranges::find(present, name, &Token::name) != present.end()) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there was a token '{}' already", name),
-                         "give it another name: the history tells them apart by it");
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("the token name '{}' is already taken", name),
+                         "choose another name: the history identifies tokens by name");
   }
   if (present.empty() && !isLasting(given)) {
-    return Status::error(
-        ErrorId::BadArgument,
-        "the first token must have the role admin, of everything and for ever, or nobody could "
-        "make another one",
-        "add one with --role admin first");
+    return Status::error(ErrorId::BadArgument,
+                         "the first token must have the role admin on everything, without expiry; "
+                         "otherwise nobody could create another one",
+                         "add one with --role admin first");
   }
   std::string hash = sha256Of(token);
   TENON_ASSIGN(int64_t created, now());
@@ -182,7 +182,7 @@ Status Registry::revokeToken(const std::string &name) {
   if (token == present.end() || token->revoked != 0) {
     return Status::error(ErrorId::NoSuchObject,
                          fmt::format("there is no token '{}'", checkName(name).isOk() ? name : ""),
-                         "`tenon registry token list` has them");
+                         "`tenon registry token list` shows all tokens");
   }
   for (const Grant &grant : token->rights.grants) {
     TENON_TRY(allow(Role::Admin, grant.space));
@@ -193,7 +193,8 @@ Status Registry::revokeToken(const std::string &name) {
   if (isLast) {
     return Status::error(
         ErrorId::BadArgument,
-        fmt::format("'{}' is the last token with the role admin of everything, for ever", name),
+        fmt::format("'{}' is the last token with the role admin on everything and without expiry",
+                    name),
         "add another one first");
   }
   TENON_ASSIGN(int64_t time, now());

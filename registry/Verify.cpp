@@ -16,7 +16,7 @@ namespace {
 Status altered(std::string_view what) {
   return Status::error(
       ErrorId::HistoryAltered, what,
-      "restore the registry from a copy; who wrote to its database did not go through Tenon");
+      "restore the registry from a backup; something other than Tenon has changed its database");
 }
 
 /// A table as text, by its key.
@@ -56,7 +56,7 @@ Status compare(std::string_view what, const Table &has, const Table &should) {
     Table::const_iterator found = has.find(key);
     if (found == has.end() || found->second != row) {
       return altered(fmt::format("{} {} is {}", what, key,
-                                 found == has.end() ? "gone" : "not as the history has it"));
+                                 found == has.end() ? "gone" : "not as in the history"));
     }
   }
   for (const auto &[key, row] : has) {
@@ -75,12 +75,12 @@ std::string keyOf(const Replay::Number &version) {
 Status compareRemovals(Database &database, const Table &blobs) {
   TENON_ASSIGN(Table removals, read(database, "SELECT hash, since FROM removal", 1, "1"));
   if (!removals.contains("")) {
-    return altered("the count of what gc has removed is gone");
+    return altered("the count of files that gc has removed is gone");
   }
   removals.erase("");
   for (const auto &[hash, since] : removals) {
     if (!isSha256(hash) || blobs.contains(hash)) {
-      return altered(fmt::format("gc is to remove '{}'", hash));
+      return altered(fmt::format("'{}' is marked for removal by gc", hash));
     }
   }
   return Status::ok();
@@ -131,7 +131,7 @@ Status compareVersions(Database &database, const Replay &replay) {
   TENON_TRY(compare("file", present, blobs));
   TENON_ASSIGN(int64_t format, database.format());
   if (format == kFirstFormat) {
-    return parts.empty() ? Status::ok() : altered("versions of several files have no table");
+    return parts.empty() ? Status::ok() : altered("versions with several files have no table");
   }
   TENON_ASSIGN(present, read(database, "SELECT object, number, path, hash, bytes, blob FROM part",
                              3, "010"));
@@ -224,8 +224,7 @@ Status Registry::compareWithHistory(Verified &verified, const std::string &head)
     bool isNext =
         event.id == static_cast<int64_t>(verified.events) && event.previous == verified.head;
     if (!isNext || event.hash != hashOf(event)) {
-      return altered(fmt::format("event {} of the history is not the one that was written there",
-                                 verified.events));
+      return altered(fmt::format("event {} of the history has changed", verified.events));
     }
     verified.head = event.hash;
     hasHead = hasHead || event.hash == head;

@@ -8,7 +8,7 @@
 namespace tenon {
 
 void checkFailed(const char *file, int line, const char *condition, const char *explanation) {
-  std::fprintf(stderr, "TN0902: a fault of Tenon itself at %s:%d: %s (%s)\n", file, line,
+  std::fprintf(stderr, "TN0902: an internal error in Tenon at %s:%d: %s (%s)\n", file, line,
                explanation, condition);
   std::abort();
 }

@@ -92,7 +92,7 @@ Status &Status::prefix(std::string_view where) {
 
 Status checkedError(Status error) {
   return error.isOk()
-             ? Status::error(ErrorId::InternalError, "a result has neither value nor error")
+             ? Status::error(ErrorId::InternalError, "a result has neither a value nor an error")
              : std::move(error);
 }
 

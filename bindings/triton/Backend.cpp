@@ -18,7 +18,7 @@ template <typename Body> TRITONSERVER_Error *guarded(Body body) {
   try {
     return body().release();
   } catch (const std::bad_alloc &) {
-    return fail(ErrorId::OutOfMemory, "no memory for a model or request of Triton").release();
+    return fail(ErrorId::OutOfMemory, "out of memory for a model or request of Triton").release();
   } catch (const std::exception &error) {
     return fail(ErrorId::InternalError, error.what()).release();
   }
@@ -33,7 +33,7 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *) {
     if (major != kMajor) {
       return fail(ErrorId::NotServed,
                   strCat("Triton's interface for backends is ", major, ".", minor,
-                         ", and this backend is for ", kMajor),
+                         ", but this backend is for ", kMajor),
                   "use a release of Triton 2");
     }
     return nullptr;

@@ -86,10 +86,10 @@ Error Instance::open() {
   TRITON_TRY(tenon_session_memory(session.get(), &use));
   if (use.state > 0 && model.config().maxBatchSize > 0) {
     return fail(ErrorId::BadModelConfig,
-                "the model keeps a state from run to run, so requests cannot be batched",
+                "the model keeps state from run to run, so requests cannot be batched",
                 "say max_batch_size: 0");
   }
-  std::string text = strCat("tenon: ", name, " runs code for ", tenon_engine_variant(engine.get()));
+  std::string text = strCat("tenon: ", name, " has code for ", tenon_engine_variant(engine.get()));
   return take(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, "tenon", 0, text.c_str()));
 }
 
@@ -104,7 +104,7 @@ void Instance::execute(std::span<TRITONBACKEND_Request *const> requests) {
   } catch (const std::bad_alloc &) {
     for (Call &call : calls) {
       if (call.request) {
-        finish(call, fail(ErrorId::OutOfMemory, "no memory for a request"), times);
+        finish(call, fail(ErrorId::OutOfMemory, "out of memory for a request"), times);
       }
     }
   }

@@ -50,7 +50,7 @@ Error folderOf(TRITONBACKEND_Model *handle, std::string &folder) {
   TRITON_TRY(TRITONBACKEND_ModelRepository(handle, &type, &location));
   TRITON_TRY(TRITONBACKEND_ModelVersion(handle, &version));
   if (type != TRITONBACKEND_ARTIFACT_FILESYSTEM) {
-    return fail(ErrorId::BadModelFolder, "the model does not lie in a folder of this machine");
+    return fail(ErrorId::BadModelFolder, "the model is not in a folder on this machine");
   }
   folder = strCat(location, "/", version, "/");
   return nullptr;
@@ -109,10 +109,9 @@ Error Model::openOnCpu(std::shared_ptr<tenon_engine> &engine) {
       return nullptr;
     }
   }
-  return fail(
-      ErrorId::EngineNoVariant,
-      "the instance is on the CPU, and the engine has no code for the CPU of this machine",
-      "compile the model with --target cpu, or ask for instance_group [{ kind: KIND_GPU }]");
+  return fail(ErrorId::EngineNoVariant,
+              "the instance is on the CPU, but the engine has no code for this CPU",
+              "compile the model with --target cpu, or set instance_group [{ kind: KIND_GPU }]");
 }
 
 Error Model::engineOn(int32_t gpu, std::shared_ptr<tenon_engine> &engine) {
@@ -122,9 +121,9 @@ Error Model::engineOn(int32_t gpu, std::shared_ptr<tenon_engine> &engine) {
     TRITON_TRY(gpu < 0 ? openOnCpu(engine) : open(nullptr, gpu, false, engine));
     if (tenon_engine_gpu(engine.get()) != gpu) {
       return fail(ErrorId::EngineNoVariant,
-                  strCat("the instance is on GPU ", gpu, ", and the engine has no code for it"),
-                  "compile the model with --target for this GPU, or ask for instance_group [{ "
-                  "kind: KIND_CPU }]");
+                  strCat("the instance is on GPU ", gpu, ", but the engine has no code for it"),
+                  "compile the model with --target for this GPU, or set instance_group [{ kind: "
+                  "KIND_CPU }]");
     }
     engines[gpu] = engine;
   }

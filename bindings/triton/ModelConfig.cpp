@@ -50,7 +50,7 @@ Error readPort(const tenon_engine *engine, bool isInput, size_t index, Port &por
                                   [&](const Type &each) { return each.dtype == info.dtype; });
   if (type == std::end(kTypes)) {
     return fail(ErrorId::BadModelConfig, strCat(isInput ? "input '" : "output '", info.name,
-                                                "' has a type that Triton has no name for"));
+                                                "' has a type for which Triton has no name"));
   }
   port = {info.name,
           type->type,
@@ -148,7 +148,7 @@ Error checkPort(const ModelConfig &config, const std::vector<Port> &ports, const
     for (const Port &each : ports) {
       names += strCat(names.empty() ? "" : ", ", each.name);
     }
-    return fault(strCat("is not one of the engine, which has ", names));
+    return fault(strCat("is not in the engine, which has ", names));
   }
   if (entry.value("data_type", "") != nameOf(port->type)) {
     return fault(
@@ -168,9 +168,9 @@ Error checkBatch(const ModelConfig &config, const std::vector<Port> &ports) {
     if (port.maxDims.empty() || port.minDims[0] > 1 || port.maxDims[0] < config.maxBatchSize) {
       return fail(ErrorId::BadModelConfig,
                   strCat("max_batch_size is ", config.maxBatchSize, ", but dim 0 of '", port.name,
-                         "' is no batch of so many rows: the engine has from ",
+                         "' cannot be a batch of that many rows: the engine has from ",
                          listOf(port.minDims), " to ", listOf(port.maxDims)),
-                  "say max_batch_size: 0, or compile the model with a larger range of its dim 0");
+                  "set max_batch_size: 0, or compile the model with a larger range of its dim 0");
     }
   }
   return nullptr;
@@ -193,7 +193,7 @@ Error readPorts(const tenon_engine *engine, Ports &ports) {
 Error readConfig(const Json &json, ModelConfig &config) {
   if (json.contains("max_batch_size") &&
       !readInteger(json["max_batch_size"], config.maxBatchSize)) {
-    return fail(ErrorId::BadModelConfig, "max_batch_size is not a whole number");
+    return fail(ErrorId::BadModelConfig, "max_batch_size must be a whole number");
   }
   if (std::string file = json.value("default_model_filename", ""); !file.empty()) {
     config.file = file;
@@ -205,7 +205,7 @@ Error readConfig(const Json &json, ModelConfig &config) {
   int64_t number = 0;
   if (!readInteger(threads, number) || number < 0 || number > kMaxThreads) {
     return fail(ErrorId::BadModelConfig,
-                strCat("the parameter 'threads' is not a whole number from 0 to ", kMaxThreads));
+                strCat("the parameter 'threads' must be a whole number from 0 to ", kMaxThreads));
   }
   config.threads = static_cast<unsigned>(number);
   return nullptr;

@@ -15,12 +15,10 @@ Error badInput(const Port &port, std::string_view what) {
 }
 
 Error onGpu(std::string_view kind, const Port &port) {
-  return fail(
-      ErrorId::NotServed,
-      strCat(
-          kind, " '", port.name,
-          "' lies in the memory of a GPU, and the backend takes and gives tensors in host memory"),
-      "leave out CUDA shared memory for this model");
+  return fail(ErrorId::NotServed,
+              strCat(kind, " '", port.name,
+                     "' is in GPU memory, but the backend uses tensors in host memory"),
+              "do not use CUDA shared memory for this model");
 }
 
 /// The bytes that a tensor of these dims has; false where a dim is negative or there are more than
@@ -71,7 +69,7 @@ Error readInput(TRITONBACKEND_Request *request, const Port &port, Tensor &tensor
   uint32_t rank = 0, pieces = 0;
   TRITON_TRY(TRITONBACKEND_InputProperties(input, nullptr, &type, &dims, &rank, nullptr, &pieces));
   if (type != port.type) {
-    return badInput(port, "has another type than the engine");
+    return badInput(port, "has another type than the engine's");
   }
   tensor.dims.assign(dims, dims + rank);
   uint64_t wanted = 0;
@@ -80,7 +78,7 @@ Error readInput(TRITONBACKEND_Request *request, const Port &port, Tensor &tensor
   }
   TRITON_TRY(gather(input, port, pieces, tensor));
   if (tensor.bytes != wanted) {
-    return badInput(port, strCat("has ", tensor.bytes, " bytes, but its dims ask for ", wanted));
+    return badInput(port, strCat("has ", tensor.bytes, " bytes, but its dims need ", wanted));
   }
   if (port.maxDims.empty() && tensor.dims == std::vector<int64_t>{1}) {
     tensor.dims.clear();

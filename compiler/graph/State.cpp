@@ -10,7 +10,7 @@ using namespace mlir;
 namespace tenon::tn {
 namespace {
 
-constexpr std::string_view kUse = "--state INPUT=OUTPUT takes names as tenon inspect prints them";
+constexpr std::string_view kUse = "--state INPUT=OUTPUT needs names as tenon inspect prints them";
 
 std::string_view nameIn(DictionaryAttr attributes, StringRef key) {
   StringAttr name = attributes ? attributes.getAs<StringAttr>(key) : StringAttr();
@@ -81,12 +81,12 @@ Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   RankedTensorType before = cast<RankedTensorType>(function.getArgumentTypes()[*argument]);
   RankedTensorType after = cast<RankedTensorType>(function.getResultTypes()[*result]);
   if (!before.hasStaticShape() || !after.hasStaticShape()) {
-    return refuse(input, output, "its size varies, and a session holds it between runs",
-                  "give its dimensions constants with --shape");
+    return refuse(input, output, "its size varies, but a session stores it between runs",
+                  "set its dimensions with --shape");
   }
   if (before != after) {
     return refuse(input, output, "the two have different shapes or element types",
-                  "a state is replaced by one of its own shape and type");
+                  "a state must be replaced by one of its own shape and type");
   }
   StringAttr name = StringAttr::get(function.getContext(), input);
   function.setArgAttr(*argument, kState, name);
@@ -110,7 +110,7 @@ Status declareState(ModuleOp module, StringRef input, StringRef output) {
       isUsed = true;
     }
   }
-  return isUsed ? Status::ok() : refuse(input, output, "no input of the model fits", kUse);
+  return isUsed ? Status::ok() : refuse(input, output, "no input of the model matches", kUse);
 }
 
 SmallVector<State> statesOf(func::FuncOp function) {

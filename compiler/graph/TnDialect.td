@@ -17,17 +17,17 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def TnDialect : Dialect {
   let name = "tn";
   let cppNamespace = "::tenon::tn";
-  let summary = "The graph of a trained model, one operation a concept";
+  let summary = "The graph of a trained model, with one operation per concept";
   let description = [{
     Values are builtin ranked tensors with value semantics. A dimension is a constant or an
     expression over the model's symbols, carried by the `#tn.shape` encoding. Signless integers are
-    signed; `ui8` and its kin are unsigned; `i1` is ONNX's bool. Operations follow the newest ONNX
+    signed; `ui8` and the like are unsigned; `i1` is ONNX's bool. Operations follow the newest ONNX
     definition of the same name unless their description says otherwise. The module attribute
     `tn.symbols` declares the symbols, in the order in which shape expressions number them.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
-  // Who is told what shape rules assume, while a model is imported: graph/Constraints.h.
+  // Records what shape rules assume while a model is imported: graph/Constraints.h.
   let extraClassDeclaration = [{
     ::tenon::tn::Assumptions *assumptions = nullptr;
   }];
@@ -41,8 +41,8 @@ def Tn_ShapeAttr : Tn_Attr<"Shape", "shape", [
     DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "The dimensions of a tensor as expressions over the module's symbols";
   let description = [{
-    An affine map without dims whose symbol i is entry i of the module's `tn.symbols`, one result for
-    each dimension. Static tensors carry no encoding.
+    An affine map without dims, with one result for each dimension. Its symbol i is entry i of the module's
+    `tn.symbols`. Static tensors have no encoding.
     `tensor<?x?x768xf32, #tn.shape<()[s0, s1] -> (s0, s1, 768)>>`
   }];
   let parameters = (ins "::mlir::AffineMap":$map);
@@ -67,10 +67,10 @@ def Tn_ConstraintKind : Tn_Enum<"ConstraintKind", [
   I32EnumAttrCase<"equal", 0>, I32EnumAttrCase<"equal_or_one", 1>, I32EnumAttrCase<"divisible", 2>,
   I32EnumAttrCase<"at_least", 3>]>;
 def Tn_ConstraintAttr : Tn_Attr<"Constraint", "constraint"> {
-  let summary = "What must hold of the symbols for a node of the model to have a meaning";
+  let summary = "A condition on the symbols that a node of the model needs";
   let description = [{
-    `shapes` has no dims and two results, left and right. The module attribute `tn.constraints` lists them; whoever
-    binds values to symbols checks each.
+    `shapes` has no dims and two results, left and right. The module attribute `tn.constraints` lists the constraints;
+    each is checked when symbols are bound to values.
   }];
   let parameters = (ins "::tenon::tn::ConstraintKind":$kind, "::mlir::AffineMap":$shapes,
                         StringRefParameter<"the node of the model">:$node);

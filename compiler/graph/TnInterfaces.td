@@ -9,10 +9,10 @@ include "mlir/IR/Interfaces.td"
 def Tn_DerivedWeight : OpInterface<"DerivedWeight"> {
   let cppNamespace = "::tenon::tn";
   let description = [{
-    Computes a constant from another: whoever writes constants evaluates it then, and no region ever does.
+    Computes a constant from another. It is evaluated when constants are written, never in a region.
   }];
   let methods = [
-    InterfaceMethod<"What the results are, for people, as one says it of weights.", "::llvm::StringLiteral", "form">,
+    InterfaceMethod<"Describes the results for people, as a form of weights.", "::llvm::StringLiteral", "form">,
     InterfaceMethod<"Makes bytes of the result. Stays valid without the operation.",
                     "::tenon::tn::DerivedBytes", "derivedBytes">
   ];

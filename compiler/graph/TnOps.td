@@ -10,9 +10,9 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 //===--- Constants and structure ---------------------------------------------------------------===//
 
 def Tn_WeightOp : Tn_Op<"weight", [Pure]> {
-  let summary = "A constant whose bytes live in the weight store";
+  let summary = "A constant whose bytes are in the weight store";
   let description = [{
-    `id` names an entry of the compilation's WeightStore (graph/WeightStore.h), which knows file,
+    `id` names an entry of the compilation's WeightStore (graph/WeightStore.h), which has its file,
     offset, size and hash. Bytes are row-major and little-endian in the result's type.
     `%w = tn.weight "encoder.0.weight" : tensor<768x768xf32>`
   }];
@@ -22,7 +22,7 @@ def Tn_WeightOp : Tn_Op<"weight", [Pure]> {
 }
 
 def Tn_ConstantOp : Tn_Op<"constant", [Pure, ConstantLike]> {
-  let summary = "A small constant, held in the IR";
+  let summary = "A small constant, stored in the IR";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs AnyStaticShapeTensor:$y);
   let assemblyFormat = "$value attr-dict `:` type($y)";
@@ -31,7 +31,7 @@ def Tn_ConstantOp : Tn_Op<"constant", [Pure, ConstantLike]> {
 
 def Tn_SizesOp : Tn_Op<"sizes", [Pure]> {
   let summary = "Expressions over the symbols as an integer tensor (scalar or 1-D)";
-  let description = "ONNX's Shape and what is computed from it. `values` has one result an element.";
+  let description = "ONNX's Shape and computations on it. `values` has one result per element.";
   let arguments = (ins AffineMapAttr:$values);
   let results = (outs AnyStaticShapeTensor:$y);
   let assemblyFormat = "$values attr-dict `:` type($y)";
@@ -41,14 +41,14 @@ def Tn_SizesOp : Tn_Op<"sizes", [Pure]> {
 def Tn_PackOp : Tn_Op<"pack", [Pure, Tn_StoredForm]> {
   let summary = "An array with its dims tiled and in another order";
   let description = [{
-    As linalg.pack, with zeros where a tile reaches beyond its dim: entry i of `inner_tiles` is the size of the tiles of dim
+    Like linalg.pack, with zeros where a tile extends beyond its dim. Entry i of `inner_tiles` is the tile size of dim
     `inner_dims_pos[i]`. The outer dims of the result are the loops over tiles, and over the elements of dims that are not
-    tiled, in the order of `outer_dims_perm`; the inner dims are the elements of tiles, in the order of the entries.
+    tiled, in the order of `outer_dims_perm`. The inner dims are the elements of tiles, in the order of the entries.
 
-    A dim may be tiled again: its tiles are then cut into smaller ones, and the loop over these within one of those is one
-    more outer dim, numbered after the array's own. Weights of products and convolutions become constants of this form.
+    A dim may be tiled again: its tiles are then split into smaller ones, and the loop over these within a larger tile is one
+    more outer dim, numbered after the array's own. Weights of matmuls and convolutions become constants of this form.
 
-    A matrix [K, N] in panels of 32 columns, and these for instructions that multiply four neighbours of K (VNNI-4):
+    A matrix [K, N] in panels of 32 columns, and the same for instructions that multiply four neighbours of K (VNNI-4):
     ```
     tn.pack %w outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [32]
       : (tensor<64x96xf32>) -> tensor<3x64x32xf32>
@@ -81,8 +81,8 @@ def Tn_PackOp : Tn_Op<"pack", [Pure, Tn_StoredForm]> {
 def Tn_UnpackOp : Tn_Op<"unpack", [Pure, Tn_StoredForm]> {
   let summary = "The array behind a packed one";
   let description = [{
-    The inverse of `tn.pack` with the same attributes. It stands in a region between the packed argument and what reads the
-    array, which so keeps its logical shapes.
+    The inverse of `tn.pack` with the same attributes. In a region, it is between the packed argument and its readers, so
+    that these keep their logical shapes.
   }];
   let arguments = (ins AnyRankedTensor:$packed, DenseI64ArrayAttr:$outer_dims_perm,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inner_dims_pos,
@@ -104,7 +104,7 @@ def Tn_UnpackOp : Tn_Op<"unpack", [Pure, Tn_StoredForm]> {
 def Tn_WinogradFilterOp : Tn_Op<"winograd_filter", [Pure, Tn_StoredForm, DeclareOpInterfaceMethods<Tn_DerivedWeight>]> {
   let summary = "The filters of a convolution, transformed for Winograd's minimal filtering F(m x m, 3 x 3)";
   let description = [{
-    The weight is [O, I, spatial...] with 3 x 3 taps in its last two dims, of which each square becomes one of
+    The weight is [O, I, spatial...] with 3 x 3 taps in its last two dims. Each 3 x 3 square becomes one of
     (m + 2) x (m + 2), for m of 2 or 4: G g Gᵀ with the points of graph/Winograd.h, computed in f64.
     `%f = tn.winograd_filter %w {m = 4 : i64} : (tensor<64x32x3x3xf32>) -> tensor<64x32x6x6xf32>`
   }];
@@ -120,7 +120,7 @@ def Tn_WinogradFilterOp : Tn_Op<"winograd_filter", [Pure, Tn_StoredForm, Declare
 def Tn_WinogradTapsOp : Tn_Op<"winograd_taps", [Pure, Tn_StoredForm]> {
   let summary = "The weight behind filters that tn.winograd_filter transformed";
   let description = [{
-    Stands in a region between the filters and the convolution that they are of, which so keeps its logical shapes.
+    In a region, it is between the filters and their convolution, so that this keeps its logical shapes.
   }];
   let arguments = (ins AnyRankedTensor:$filter, I64Attr:$m);
   let results = (outs AnyStaticShapeTensor:$weight);
@@ -131,8 +131,8 @@ def Tn_WinogradTapsOp : Tn_Op<"winograd_taps", [Pure, Tn_StoredForm]> {
 def Tn_RegionOp : Tn_Op<"region", [IsolatedFromAbove, SingleBlock]> {
   let summary = "Operations that run as one kernel (or one library call)";
   let description = [{
-    Formed by dispatch. The body's arguments stand for the operands, `tn.yield` gives the results.
-    `strategy` names how codegen handles it (dispatch/Strategy.h); `record` is the index of
+    Formed by dispatch. The body's arguments are the operands; `tn.yield` returns the results.
+    `strategy` says how codegen handles it (dispatch/Strategy.h); `record` is the index of
     the decision record.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, StrAttr:$target, StrAttr:$strategy,
@@ -197,13 +197,13 @@ def Tn_ClampOp : Tn_Unary<"clamp", "min(max(x, lo), hi) with constant bounds", T
   let arguments = (ins Tn_NumberTensor:$x, F64Attr:$lo, F64Attr:$hi);
 }
 def Tn_IsNanOp : Tn_Test<"is_nan", "x is not a number">;
-def Tn_IsInfOp : Tn_Test<"is_inf", "x is infinite, of the signs that are asked for"> {
+def Tn_IsInfOp : Tn_Test<"is_inf", "x is infinite, with one of the requested signs"> {
   let arguments = (ins Tn_FloatTensor:$x, BoolAttr:$positive, BoolAttr:$negative);
 }
 def Tn_CastOp : Tn_Op<"cast", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
-  let summary = "Conversion of the element type, as ONNX's Cast";
+  let summary = "Conversion of the element type, like ONNX's Cast";
   let description = [{
-    Float to integer truncates; what the type cannot hold becomes the nearest that it can, NaN becomes 0. Integer to
+    Float to integer truncates and saturates; NaN becomes 0. Integer to
     integer keeps the low bits. Any type to bool compares with zero.
   }];
   let arguments = (ins Tn_ValueTensor:$x);
@@ -249,11 +249,11 @@ def Tn_SelectOp : Tn_InferredOp<"select", [Tn_Elementwise]> {
   let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_RequireOp : Tn_InferredOp<"require", [Tn_Elementwise]> {
-  let summary = "x, where the condition (one bool) holds; else the run ends with an error";
+  let summary = "x if the condition (one bool) holds; otherwise the run fails";
   let description = [{
-    The error names the node and says `what` the model states and does not hold. It stands for x wherever the
-    condition matters: what nobody uses is not checked. Regions' bodies use it on scalars too, with the
-    `failure` that engine/KernelAbi.h numbers; there x must be safe to use whether the condition holds or not.
+    The error names the node and `what`, the violated condition of the model. The result replaces x wherever the
+    condition matters; an unused result is not checked. Bodies of regions use it on scalars too, with a
+    `failure` code from engine/KernelAbi.h; there x must be safe to use even if the condition does not hold.
     `%y = tn.require %x, %c {what = "k is at most 5"} : (tensor<5xf32>, tensor<i1>) -> tensor<5xf32>`
   }];
   let arguments = (ins AnyType:$x, Tn_Condition:$condition,
@@ -329,11 +329,11 @@ def Tn_BatchNormOp : Tn_InferredOp<"batch_norm"> {
 //===--- Contractions --------------------------------------------------------------------------===//
 
 def Tn_MatmulOp : Tn_InferredOp<"matmul", [Tn_Contraction]> {
-  let summary = "Matrix product with numpy's batch broadcast";
+  let summary = "Matmul with numpy's batch broadcast";
   let description = [{
     `transposeA` and `transposeB` swap the last two dims of an operand of rank 2 or more. 1-D operands are not
-    allowed: import reshapes them. Both operands have one element type, which is the result's, but for ui8 by i8,
-    as quantized numbers are: their products are summed in i32.
+    allowed: import reshapes them. Both operands and the result have the same element type. The exception is ui8 by i8,
+    for quantized numbers: their products are summed in i32.
   }];
   let arguments = (ins Tn_NumberTensor:$a, Tn_NumberTensor:$b, UnitAttr:$transposeA, UnitAttr:$transposeB);
   let results = (outs Tn_NumberTensor:$y);
@@ -343,8 +343,8 @@ def Tn_ConvOp : Tn_InferredOp<"conv", [Tn_Contraction]> {
   let summary = "Convolution over 1 to 3 spatial dims";
   let description = [{
     The weight is [O, I / groups, spatial...] in either layout of the data: NC... or, with
-    `channelsLast`, N...C. `pads` lists all begins, then all ends. Data and weight have one element type, which is
-    the bias's and the result's, but for ui8 by i8, as quantized numbers are: their products are summed in i32.
+    `channelsLast`, N...C. `pads` lists all begins, then all ends. Data, weight, bias and result have the same element type.
+    The exception is ui8 by i8, for quantized numbers: their products are summed in i32.
   }];
   let arguments = (ins Tn_NumberTensor:$x, Tn_NumberTensor:$weight, Optional<Tn_NumberTensor>:$bias,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads,
@@ -365,9 +365,9 @@ def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
   let description = [{
     Logical shapes: q [B, H, Sq, D], k [B, Hk, Sk, D], v [B, Hk, Sk, Dv], H a multiple of Hk,
     result [B, H, Sq, Dv]. An operand whose flag in `headsInner` (q, k, v, result) is set is stored
-    as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]; `causal` lets query i see
-    keys up to i + Sk - Sq. A query all of whose keys are masked by minus infinity, or come after it, gives
-    zeros; with `maskedRowsAreNan` NaN, as softmax of such scores does. Without keys all gives zeros.
+    as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]. `causal` lets query i see
+    keys up to i + Sk - Sq. If all keys of a query are masked by minus infinity, or come after it, its result is
+    zero, or NaN with `maskedRowsAreNan`, as in a softmax of such scores. Without keys, the result is zero.
   }];
   let arguments = (ins Tn_FloatTensor:$q, Tn_FloatTensor:$k, Tn_FloatTensor:$v,
                        Optional<Tn_FloatTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
@@ -395,7 +395,7 @@ def Tn_AvgPoolOp : Tn_InferredOp<"avg_pool"> {
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
 def Tn_ResizeOp : Tn_Op<"resize", [Pure]> {
-  let summary = "Resampling; `scales` has one entry a dim";
+  let summary = "Resampling; `scales` has one entry per dim";
   let arguments = (ins Tn_NumberTensor:$x, Tn_ResizeModeAttr:$mode, StrAttr:$coordinates,
                        StrAttr:$nearest, DenseF64ArrayAttr:$scales, F64Attr:$cubicA, BoolAttr:$excludeOutside,
                        BoolAttr:$antialias, F64Attr:$extrapolation, DenseF64ArrayAttr:$roi);
@@ -433,9 +433,9 @@ def Tn_ConcatOp : Tn_InferredOp<"concat", [Tn_Movement]> {
   let assemblyFormat = "$xs attr-dict `:` functional-type($xs, $y)";
 }
 def Tn_SliceOp : Tn_Op<"slice", [Pure, Tn_Movement]> {
-  let summary = "Every step-th element from `starts` on, as many as the result's shape says";
+  let summary = "Every step-th element from `starts` on; the result's shape gives their number";
   let description = [{
-    `starts` holds one expression over the symbols a dim, already clamped; `steps` may be negative.
+    `starts` has one expression over the symbols per dim, already clamped; `steps` may be negative.
   }];
   let arguments = (ins AnyRankedTensor:$x, AffineMapAttr:$starts, DenseI64ArrayAttr:$steps);
   let results = (outs AnyRankedTensor:$y);
@@ -443,7 +443,7 @@ def Tn_SliceOp : Tn_Op<"slice", [Pure, Tn_Movement]> {
   let hasVerifier = 1;
 }
 def Tn_PadOp : Tn_InferredOp<"pad", [Tn_Movement]> {
-  let summary = "Elements added (or, if negative, taken off) at both ends of each dim";
+  let summary = "Elements added (or removed, if negative) at both ends of each dim";
   let description = "`value` is a scalar, used by the constant mode; without it, zero.";
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$value,
                        DenseI64ArrayAttr:$begins, DenseI64ArrayAttr:$ends, Tn_PadModeAttr:$mode);
@@ -497,7 +497,7 @@ def Tn_TriluOp : Tn_Op<"trilu", [Pure, SameOperandsAndResultType, Tn_Movement]> 
   let hasVerifier = 1;
 }
 def Tn_TopKOp : Tn_Op<"top_k", [Pure]> {
-  let summary = "The k largest or smallest along an axis and their indices (i64)";
+  let summary = "The k largest or smallest elements along an axis, and their indices (i64)";
   let arguments = (ins Tn_NumberTensor:$x, I64Attr:$axis, BoolAttr:$largest, BoolAttr:$sorted);
   let results = (outs AnyRankedTensor:$values, AnyRankedTensor:$indices);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, results)";

@@ -15,9 +15,9 @@ def Tn_ByteTensor : RankedTensorOf<[UI8]>;
 def Tn_EncodeOp : Tn_Op<"encode", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "Numbers as elements of a type that is only stored";
   let description = [{
-    Floats round to nearest even. What is beyond the range of a float type becomes its largest; without `saturate`
-    infinite, or NaN where there is no infinity. f4E2M1FN has neither, and NaN becomes -0. `round` ("up", "down",
-    "nearest") says how a float becomes a power of two (f8E8M0FNU). To integers, floats truncate and integers wrap.
+    Floats round to nearest even. Values beyond the range of a float type become its largest value; without `saturate`
+    they become infinite, or NaN if the type has no infinity. f4E2M1FN has neither, and NaN becomes -0. `round` ("up",
+    "down", "nearest") says how a float is rounded to a power of two (f8E8M0FNU). To integers, floats truncate and integers wrap.
   }];
   let arguments = (ins Tn_NumberTensor:$x, DefaultValuedAttr<BoolAttr, "true">:$saturate,
                        DefaultValuedStrAttr<StrAttr, "up">:$round);
@@ -27,29 +27,29 @@ def Tn_EncodeOp : Tn_Op<"encode", [Pure, Tn_Elementwise, SameOperandsAndResultSh
 }
 def Tn_DecodeOp : Tn_Op<"decode", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "The numbers behind elements of a type that is only stored";
-  let description = "Floats as floats, integers as i8 or ui8; exact but where the result's type is too narrow.";
+  let description = "Floats become floats, integers become i8 or ui8; exact unless the result's type is too narrow.";
   let arguments = (ins Tn_LowBitTensor:$x);
   let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
 def Tn_UnpackBitsOp : Tn_Op<"unpack_bits", [Pure]> {
-  let summary = "Elements of 4 or 2 bits that lie packed in bytes, the first in the lowest bits";
-  let description = "How weights of such types stay as small in the engine as they are in the model.";
+  let summary = "Unpacks elements of 4 or 2 bits from bytes; the first is in the lowest bits";
+  let description = "With it, weights of such types take no more space in the engine than in the model.";
   let arguments = (ins Tn_ByteTensor:$x);
   let results = (outs AnyStaticShapeTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
 def Tn_DecodeRowsOp : Tn_Op<"decode_rows", [Pure, Tn_StoredForm]> {
-  let summary = "A matrix behind rows of numbers of 4 or 8 bits with a scale for each block of a row";
+  let summary = "The matrix of rows of 4-bit or 8-bit numbers with a scale for each block of a row";
   let description = [{
-    A row is a list of blocks of words of 32 bits (graph/BlockRows.h): the scale as an f32, with `zero_points` a zero point as
-    an f32, then the numbers, unsigned, the first in the lowest bits; the last block may be short. A number stands for
-    (number - zero point) * scale; without `zero_points` the zero point is 8 or 128.
+    A row is a list of blocks of 32-bit words (graph/BlockRows.h): the scale as an f32, with `zero_points` a zero point as
+    an f32, then the unsigned numbers, the first in the lowest bits; the last block may be short. A number has the value
+    (number - zero point) * scale; without `zero_points`, the zero point is 8 or 128.
 
-    It stands before the product that reads the matrix, whose kernel takes it apart: products of so stored weights read as
-    many bytes as the engine has.
+    It precedes the matmul that reads the matrix, whose kernel decodes the rows: matmuls with such weights read no more
+    bytes than the engine stores.
     `%w = tn.decode_rows %rows {bits = 4 : i64, block = 32 : i64, zero_points = false} : (tensor<64x40xui8>) -> tensor<64x64xf32>`
   }];
   let arguments = (ins Tn_ByteTensor:$rows, I64Attr:$bits, I64Attr:$block, BoolAttr:$zero_points);
@@ -71,11 +71,11 @@ def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResult
 //===--- Calibration -------------------------------------------------------------------------------------------===//
 
 def Tn_HistogramOp : Tn_Op<"histogram", [Pure]> {
-  let summary = "How many elements of each row begin with each pattern of bits";
+  let summary = "Counts the elements of each row by their highest bits";
   let description = [{
-    Of `x` [rows, n], `counts` [rows, 2^bits] holds at b the number of elements whose highest `bits` bits (sign,
-    exponent, then the mantissa) are b: a logarithmic grid of 2^(bits - 9) bins for each power of two that fits any
-    range, so that histograms of several inputs add up. Infinities and NaN have bins of their own.
+    For `x` [rows, n], `counts` [rows, 2^bits] has at b the number of elements whose highest `bits` bits (sign,
+    exponent, then the mantissa) are b. This is a logarithmic grid of 2^(bits - 9) bins for each power of two. It fits any
+    range, so histograms of several inputs can be added. Infinities and NaN have their own bins.
   }];
   let arguments = (ins RankedTensorOf<[F32]>:$x, I64Attr:$bits);
   let results = (outs RankedTensorOf<[I32]>:$counts);
@@ -86,19 +86,19 @@ def Tn_HistogramOp : Tn_Op<"histogram", [Pure]> {
 //===--- Sizes that data decides ---------------------------------------------------------------------------------===//
 
 def Tn_TruePositionsOp : Tn_Op<"true_positions", [Pure]> {
-  let summary = "Where the elements of a list are true";
-  let description = "`positions` begins with their numbers, ascending, `count` of them; behind these it holds zeros.";
+  let summary = "The indices of the true elements of a list";
+  let description = "`positions` begins with the `count` indices, ascending; zeros follow.";
   let arguments = (ins Tn_BoolTensor:$x);
   let results = (outs RankedTensorOf<[I64]>:$positions, RankedTensorOf<[I64]>:$count);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, results)";
   let hasVerifier = 1;
 }
 def Tn_TakeFirstOp : Tn_Op<"take_first"> {
-  let summary = "As many rows of a tensor, from the first on, as data says";
+  let summary = "The first rows of a tensor; data gives their number";
   let description = [{
-    The result's first dim is a symbol that no input has: each run binds it to `count`, which is at least 0 and at
-    most the first dim of x. One operation binds a symbol; it stays though nobody reads its result, since the types
-    of others may name the symbol.
+    The result's first dim is a symbol that no input has. Each run binds it to `count`, which is at least 0 and at
+    most the first dim of x. Only one operation binds a symbol. It stays even if its result is unused, because the
+    types of other values may use the symbol.
     `%y = tn.take_first %x, %count : (tensor<5xf32>, tensor<i64>) -> tensor<?xf32, #tn.shape<()[s0] -> (s0)>>`
   }];
   let arguments = (ins AnyRankedTensor:$x, RankedTensorOf<[I64]>:$count);
@@ -111,12 +111,12 @@ def Tn_TakeFirstOp : Tn_Op<"take_first"> {
   }];
 }
 def Tn_SelectBoxesOp : Tn_Op<"select_boxes", [Pure]> {
-  let summary = "The best boxes of each class that overlap no better one much";
+  let summary = "The best boxes of each class, without those that overlap a better one (non-maximum suppression)";
   let description = [{
     Boxes are [batch, n, 4] with corners (low, low, high, high), `scores` and `candidates` [batch, class, n]. For
-    each batch and class the candidate of the highest score (of equals the first; NaN counts as -infinity) is
-    selected again and again, and with it go all whose intersection with it is more than `overlap` of their union.
-    `selected` [batch, class, m] holds the numbers of at most `limit` and m of them in that order, then -1.
+    each batch and class, the candidate with the highest score (the first of equal ones; NaN counts as -infinity) is
+    selected repeatedly. Each time, candidates whose intersection with it exceeds `overlap` of their union are dropped.
+    `selected` [batch, class, m] has the indices of at most `limit` and m boxes in that order, then -1.
   }];
   let arguments = (ins Tn_FloatTensor:$boxes, Tn_FloatTensor:$scores, Tn_BoolTensor:$candidates,
                        RankedTensorOf<[I64]>:$limit, Tn_FloatTensor:$overlap);
@@ -128,9 +128,9 @@ def Tn_SelectBoxesOp : Tn_Op<"select_boxes", [Pure]> {
 //===--- Pooling -----------------------------------------------------------------------------------------------===//
 
 def Tn_MaxPoolIndexOp : Tn_InferredOp<"max_pool_index"> {
-  let summary = "Where the largest element of each window lies: its row-major number (i64) among the spatial positions";
+  let summary = "Index of the largest element of each window: row-major (i64) among the spatial positions";
   let description = [{
-    `largest` is the `tn.max_pool` of x with the same attributes. The first of equal ones counts; a NaN is the
+    `largest` is the `tn.max_pool` of x with the same attributes. Of equal elements the first counts; NaN is the
     largest. Channels come first (NC...).
   }];
   let arguments = (ins Tn_NumberTensor:$x, Tn_NumberTensor:$largest, DenseI64ArrayAttr:$kernel,
@@ -144,15 +144,15 @@ def Tn_MaxPoolIndexOp : Tn_InferredOp<"max_pool_index"> {
 def Tn_RecurrenceOp : Tn_Op<"recurrence", [Pure, AttrSizedOperandSegments]> {
   let summary = "One direction of an RNN, GRU or LSTM over a sequence of any length";
   let description = [{
-    `input` [seq, batch, gates * hidden] is the product of all steps' inputs with the weights of the gates, biases
-    added; `weights` [hidden, gates * hidden] are those of the state. Gates are in ONNX's order (GRU: update, reset,
+    `input` [seq, batch, gates * hidden] is the matmul of all steps' inputs with the weights of the gates, plus the
+    biases; `weights` [hidden, gates * hidden] are those of the state. Gates are in ONNX's order (GRU: update, reset,
     candidate; LSTM: input, output, forget, candidate), and so are `activations`. `resetBias` [hidden] is for a GRU
-    with `linearBeforeReset`, `peephole` [3 * hidden] and the cell's state for an LSTM. Of row b only the first
-    lengths[b] steps run, the last of them first with `reverse`; behind them `states` [seq, batch, hidden] is zero.
+    with `linearBeforeReset`; `peephole` [3 * hidden] and the cell state are for an LSTM. In row b, only the first
+    lengths[b] steps run, in reverse order with `reverse`; after them, `states` [seq, batch, hidden] is zero.
     A length below 0 counts as 0, one beyond the sequence as all of it. The state between steps has at least f32.
-    `parameters` holds alpha and beta of each activation (0 where it has none), or nothing if no one has any. The sums
-    of the gates are held in [-clip, clip] before their activations, and with `inputForget` the forget gate of an LSTM
-    is 1 - its input gate, as ONNX has them.
+    `parameters` has alpha and beta of each activation (0 where it has none), or is empty if none has any. The sums
+    of the gates are clipped to [-clip, clip] before their activations. With `inputForget`, the forget gate of an LSTM
+    is 1 - its input gate, as in ONNX.
   }];
   let arguments = (ins Tn_FloatTensor:$input, Tn_FloatTensor:$weights, Tn_FloatTensor:$firstH,
                        Optional<Tn_FloatTensor>:$firstC, Optional<Tn_FloatTensor>:$resetBias,

@@ -122,7 +122,7 @@ Status failureOf(const Task &task) {
       ErrorId::CodegenFailed,
       strCat("no code for ", dispatch::nameOf(region), " (strategy ",
              std::string_view(region.getStrategy()), ", ", task.target->level, "): ", task.error),
-      "report this with the reproducer; another target may work until it is mended");
+      "report this with the reproducer; another target may work until it is fixed");
 }
 
 } // namespace
@@ -130,7 +130,7 @@ Status failureOf(const Task &task) {
 Status checkCancelled(const std::atomic<bool> *cancel) {
   return cancel && cancel->load()
              ? Status::error(ErrorId::Cancelled, "the compilation was cancelled",
-                             "start it again: kernels that are done come from the cache")
+                             "start it again: finished kernels come from the cache")
              : Status::ok();
 }
 

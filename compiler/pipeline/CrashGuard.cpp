@@ -97,7 +97,7 @@ std::optional<std::string> crashOf(llvm::function_ref<void()> work) {
     return lastWords;
   }
   int signal = context.RetCode - kSignalBase;
-  return signal > 0 ? strCat("it ended by a signal (", strsignal(signal), ")") : "it gave up";
+  return signal > 0 ? strCat("a signal ended it (", strsignal(signal), ")") : "it aborted";
 }
 
 } // namespace tenon::pipeline

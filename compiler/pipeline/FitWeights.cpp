@@ -141,8 +141,8 @@ Status tooLarge(int64_t least, int64_t source, double most) {
       std::ceil(static_cast<double>(least) / static_cast<double>(source) * kHundred) / kHundred;
   return Status::error(
       ErrorId::BadArgument,
-      strCat("the weights take ", least, " bytes at least, as kernels read them; the model's take ",
-             source, ", of which --max-weights allows ",
+      strCat("the weights take ", least, " bytes or more, as kernels read them; the model's take ",
+             source, ", and --max-weights allows ",
              std::llround(static_cast<double>(source) * most)),
       strCat("allow more: --max-weights ", llvm::formatv("{0:F2}", times).str(), "x"));
 }

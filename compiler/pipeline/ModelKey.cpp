@@ -199,7 +199,7 @@ Status ModelIdentity::checkUnchanged() const {
     }
     return Status::error(ErrorId::ModelChanged,
                          strCat("'", input.path, "' changed while it was compiled"),
-                         "compile again when nothing writes to it any more");
+                         "compile again when nothing writes to it");
   };
   for (const InputFile &input : data) {
     TENON_TRY(check(input));

@@ -150,7 +150,7 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
     symbols.push_back(std::clamp(kSymbolValues[index % 4], symbol.min, symbol.max));
   }
   if (!tn::satisfyConstraints(function, symbols)) {
-    return Status::error(ErrorId::BadArgument, "no small sizes satisfy the model's constraints",
+    return Status::error(ErrorId::BadArgument, "no small sizes meet the model's constraints",
                          "fix the dims with --shape");
   }
   std::vector<Tensor> inputs;
@@ -161,7 +161,8 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
     }
     std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
     if (!dtype) {
-      return Status::error(ErrorId::InternalError, "an input has a type the reference cannot hold");
+      return Status::error(ErrorId::InternalError,
+                           "an input has a type that the reference does not support");
     }
     TENON_ASSIGN(Tensor tensor, seededTensor(*dtype, dims, inputs.size() + 1 + seed * kSeedStride));
     inputs.push_back(std::move(tensor));
@@ -322,7 +323,7 @@ Result<std::vector<Tensor>> NumericCheck::check(llvm::StringRef pass, ModuleOp m
                          strCat("after pass '", std::string_view(pass), "' output '",
                                 std::string_view(name ? name.getValue() : "?"), "' differs: ", what,
                                 "; ", firstSuspect(function, compare)),
-                         "this is a fault of the pass; report it with the model");
+                         "this is a bug in the pass; report it with the model");
   }
   accept();
   return results;

@@ -63,7 +63,7 @@ Status loadWeights(ModuleOp module, const std::string &folder, tn::WeightStore &
       status =
           Status::error(ErrorId::BadPhaseDump,
                         strCat("weight '", id, "' is not in ", path, " with the size of its type"),
-                        "keep the files of one --dump-phases folder together");
+                        "keep the files of a --dump-phases folder together");
       return WalkResult::interrupt();
     }
     std::shared_ptr<MappedFile> owner = std::make_shared<MappedFile>(std::move(*file));
@@ -130,7 +130,7 @@ Result<LoadedPhase> loadPhase(const std::string &path, MLIRContext &context,
   loaded.module = parseSourceFile<ModuleOp>(path, &context);
   if (!loaded.module) {
     return Status::error(ErrorId::BadPhaseDump, strCat(path, ": ", message),
-                         "give a file that --dump-phases of this version wrote");
+                         "give a file from --dump-phases of this version");
   }
   if (isRegionText(*loaded.module)) {
     loaded.phase = Phase::Codegen;
@@ -145,7 +145,7 @@ Result<LoadedPhase> loadPhase(const std::string &path, MLIRContext &context,
       return loaded;
     }
   }
-  return Status::error(ErrorId::BadPhaseDump, strCat(path, " does not say which phase it is"),
+  return Status::error(ErrorId::BadPhaseDump, strCat(path, " does not name its phase"),
                        "start from import, normalize, optimize or dispatch");
 }
 

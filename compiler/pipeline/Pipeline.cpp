@@ -247,13 +247,13 @@ Status Compilation::plan() {
 /// these are bound, and choices of kernels that know them.
 Status Compilation::planForSizes() {
   if (!options.optimizeFor.empty() && !options.states.empty()) {
-    return Status::error(ErrorId::BadArgument, "--optimize-for and --state do not go together",
+    return Status::error(ErrorId::BadArgument, "--optimize-for and --state cannot be combined",
                          "leave one out: a session's state belongs to one plan");
   }
   if (!options.optimizeFor.empty() && options.maxWeights) {
     return Status::error(ErrorId::BadArgument,
-                         "--optimize-for and --max-weights do not go together",
-                         "leave one out: the plans for named sizes want layouts of their own");
+                         "--optimize-for and --max-weights cannot be combined",
+                         "leave one out: the plans for named sizes need their own layouts");
   }
   for (const SizesArgument &sizes : options.optimizeFor) {
     CompileOptions narrow = options;

@@ -48,7 +48,7 @@ Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gap
     }
     text += "\n  " + withoutControls(line);
   }
-  return Status::error(ErrorId::ModelHasGaps, text, "tenon check prints the same as a table");
+  return Status::error(ErrorId::ModelHasGaps, text, "tenon check prints the same list");
 }
 
 DiagnosticText::DiagnosticText(MLIRContext &context)
@@ -132,12 +132,12 @@ Status checkStrict(const CompileOptions &options, const std::vector<Narrowing> &
   if (!options.strict || narrowed.empty()) {
     return Status::ok();
   }
-  std::string text = strCat(options.model, " takes fewer sizes than are declared");
+  std::string text = strCat(options.model, " accepts fewer sizes than declared");
   for (const Narrowing &narrowing : narrowed) {
     text += strCat(&narrowing == narrowed.data() ? ": " : "; ", narrowing.text());
   }
   return Status::error(ErrorId::SizesNarrowed, text,
-                       "declare sizes that all nodes take with --shape, or leave --strict out");
+                       "declare sizes that all nodes accept with --shape, or leave out --strict");
 }
 
 std::string noteOf(const CompileSummary &summary) {

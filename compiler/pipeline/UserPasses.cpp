@@ -89,7 +89,7 @@ Status UserPasses::checkNumbers(const UserPass &pass, ModuleOp before, ModuleOp 
   std::string limit = pass.tolerance == 0 ? "rounding alone" : percent(pass.tolerance);
   return Status::error(ErrorId::UserPassFailed,
                        strCat("output '", change.output, "' changes by ", percent(change.relative),
-                              " of its largest element, and the pass allows ", limit, ": ",
+                              " of its largest element, but the pass allows ", limit, ": ",
                               change.what, "; ", numbers.firstSuspect(module)));
 }
 
@@ -102,9 +102,8 @@ Status UserPasses::failed(const UserPass &pass, const Status &why, ModuleOp befo
                     : strCat("; the graph before it could not be written: ", written.message());
   }
   std::string code = why.id() == ErrorId::UserPassFailed ? "" : strCat(nameOf(why.id()), ": ");
-  std::string_view hint = why.hint().empty()
-                              ? "correct the pass, or state in its tolerance what it changes"
-                              : why.hint();
+  std::string_view hint =
+      why.hint().empty() ? "correct the pass, or state its effect in its tolerance" : why.hint();
   return Status::error(
       ErrorId::UserPassFailed,
       strCat("pass '", pass.name, "' (", nameOf(pass.phase), "): ", code, why.message(), where),

@@ -130,9 +130,10 @@ Result<quant::Floats> loadParameter(const onnx::Tensor &tensor, onnx::ExternalFi
                                       : widened<double>(data)};
   if (!std::all_of(floats.values.begin(), floats.values.end(),
                    [](float value) { return std::isfinite(value); })) {
-    return Status::error(ErrorId::BadArgument,
-                         strCat("the weights '", tensor.name, "' hold what is not finite"),
-                         "train or export the model again");
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat("the weights '", tensor.name, "' contain values that are not finite"),
+        "train or export the model again");
   }
   return floats;
 }
@@ -172,13 +173,14 @@ Status addScores(std::span<const Parameter> parameters, std::span<const ScoreTen
       return Status::error(
           ErrorId::BadImportance,
           strCat("the scores of '", given->name, "' have other dims than the tensor"),
-          "make them of the same module that was exported: tenon.prune.taylor(module, data)");
+          "compute them from the exported module: tenon.prune.taylor(module, data)");
     }
     if (!std::all_of(given->values.begin(), given->values.end(),
                      [](float value) { return std::isfinite(value); })) {
-      return Status::error(ErrorId::BadImportance,
-                           strCat("the scores of '", given->name, "' hold what is not finite"),
-                           "look at the loss that they come from");
+      return Status::error(
+          ErrorId::BadImportance,
+          strCat("the scores of '", given->name, "' contain values that are not finite"),
+          "check the loss that they were computed from");
     }
     for (size_t axis = 0; axis < parameter.axes->size(); ++axis) {
       if (scorer.concerns((*parameter.axes)[axis])) {

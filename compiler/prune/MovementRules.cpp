@@ -264,7 +264,7 @@ void pad(NodeContext &context) {
 /// The axes of a tensor are those of whoever reads it.
 void constant(NodeContext &context) {
   if (!context.graph.constant(context.own().outputs[0])) {
-    context.keepNode("is a constant that is no tensor");
+    context.keepNode("is a constant that is not a tensor");
   }
 }
 

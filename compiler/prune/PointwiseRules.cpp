@@ -29,7 +29,7 @@ void broadcast(NodeContext &context, const Axes *operand, const Axes &result) {
 void pointwise(NodeContext &context) {
   const Axes *result = context.result();
   if (!result) {
-    return context.keepNode("makes what is no tensor");
+    return context.keepNode("makes something that is not a tensor");
   }
   for (size_t i = 0; i < context.own().inputs.size(); ++i) {
     broadcast(context, context.operand(i), *result);

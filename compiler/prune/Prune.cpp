@@ -145,7 +145,7 @@ void Pruner::Impl::describeGroup(const Group &group) {
   own.unit = group.unit;
   own.step = settings.multiple / std::gcd(settings.multiple, own.unit);
   if (own.width <= own.step) {
-    own.reason = "it is as narrow as what a kernel computes at once";
+    own.reason = "it is as narrow as the unit that a kernel computes at once";
   }
   info.groups.push_back(std::move(own));
 }
@@ -162,7 +162,7 @@ Status Pruner::Impl::keepNamed() {
     }
     if (!isKnown) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("no convolution or product with weights is called '", name, "'"),
+                           strCat("no convolution or matmul with weights is called '", name, "'"),
                            "'tenon inspect MODEL' lists the nodes");
     }
   }
@@ -175,8 +175,8 @@ Status Pruner::Impl::describe() {
   }
   for (const Producer &producer : groups.fixed) {
     const onnx::Node &node = graph->node(producer.node);
-    std::string reason = producer.axis.size == 0 ? "its size is not known"
-                                                 : axisClasses.reasonOf(producer.axis.first);
+    std::string reason =
+        producer.axis.size == 0 ? "its size is unknown" : axisClasses.reasonOf(producer.axis.first);
     info.fixed.push_back(
         {std::string(quant::nameOf(node)), std::string(node.opType), reason, producer.axis.size});
   }
@@ -189,8 +189,8 @@ Status Pruner::Impl::describe() {
   std::string why =
       !info.groups.empty()  ? strCat("of '", info.groups[0].nodes[0], "': ", info.groups[0].reason)
       : !info.fixed.empty() ? strCat("of '", info.fixed[0].node, "': ", info.fixed[0].reason)
-                            : std::string("it has no convolution or product with weights");
-  return Status::error(ErrorId::NothingToPrune, strCat("nothing of the model can be pruned: ", why),
+                            : std::string("it has no convolution or matmul with weights");
+  return Status::error(ErrorId::NothingToPrune, strCat("nothing in the model can be pruned: ", why),
                        "'tenon help TN0130' lists what keeps a width");
 }
 
@@ -212,9 +212,10 @@ Status Pruner::analyze(SampledDims samples, Settings settings) {
     GroupInfo &own = impl->info.groups[i];
     own.isFallback = impl->rankings[i].isFallback;
     if (own.reason.empty() && !impl->rankings[i].isKnown) {
-      return Status::error(ErrorId::BadImportance,
-                           strCat("no weights say which channels of '", own.nodes[0], "' matter"),
-                           "leave the layer as it is with --keep, or give --scores for it");
+      return Status::error(
+          ErrorId::BadImportance,
+          strCat("no weights determine which channels of '", own.nodes[0], "' matter"),
+          "leave the layer unchanged with --keep, or give --scores for it");
     }
   }
   for (const Parameter &parameter : impl->parameters) {
@@ -244,7 +245,7 @@ Result<std::vector<uint32_t>> Pruner::Impl::widthsOf(double ratio) const {
       return Status::error(
           ErrorId::BadPruneRatio,
           strCat("this ratio leaves no channel of '", own.nodes[0], "', which has ", own.width),
-          "take a smaller ratio, or --keep the layer");
+          "use a smaller ratio, or --keep the layer");
     }
     double steps = std::max(1.0, std::floor(asked / own.step));
     kept[g] = static_cast<uint32_t>(steps) * own.step;
@@ -307,8 +308,8 @@ Status Pruner::choose(double ratio) {
   }
   if (!removesAny) {
     return Status::error(ErrorId::BadPruneRatio,
-                         "this ratio removes nothing: widths go by steps that a kernel fills",
-                         "take a larger ratio, or allow any width: --multiple 1");
+                         "this ratio removes nothing: widths change in steps that fill a kernel",
+                         "use a larger ratio, or allow any width: --multiple 1");
   }
   impl->mask.emplace(std::move(mask));
   for (size_t g = 0; g < kept.size(); ++g) {
@@ -339,7 +340,7 @@ Result<std::string> Pruner::write(quant::ConstantSink *sink) {
     }
     impl->info.parametersAfter += elements;
   }
-  return edit.write(files, "prune more of it: all weights that are left come into the file", sink);
+  return edit.write(files, "prune more of it: all remaining weights are stored in the file", sink);
 }
 
 SampledDims Pruner::dimsAfter() const {

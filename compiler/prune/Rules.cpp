@@ -134,7 +134,7 @@ CountedAxes applyRules(const onnx::Model &model, const quant::Graph &graph, cons
       }
       const Axes *axes = values.named(output);
       for (size_t i = 0; axes && i < axes->size() && graph.isKept(output); ++i) {
-        axisClasses.fix((*axes)[i], strCat("'", output, "' is read by a graph inside of a node"));
+        axisClasses.fix((*axes)[i], strCat("'", output, "' is read by a graph inside a node"));
       }
     }
   }

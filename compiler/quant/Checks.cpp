@@ -46,7 +46,7 @@ Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &b
     });
     if (!isLayer && !isTable && !isInside && !isRecurrent) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("no convolution, product or embedding of the model is called '",
+                           strCat("no convolution, matmul or embedding of the model is called '",
                                   decided.first, "'"),
                            "'tenon inspect MODEL' lists the nodes");
     }
@@ -72,18 +72,18 @@ Status checkPlan(const Graph &graph, const Plan &plan, const QuantizationInfo &b
       : !inside.empty() ? strCat("of ", inside[0].name, ": ", inside[0].reason)
       : !recurrent.empty()
           ? strCat("of ", nameOf(graph.node(recurrent[0].node)), ": ", recurrent[0].reason)
-          : "it has no convolution or product of FP32";
+          : "it has no convolution or matmul in FP32";
   auto wide = std::ranges::find_if(plan.layers, [](const Layer &layer) {
     return layer.reason.starts_with("its weights are ") &&
            (layer.reason.ends_with("float16") || layer.reason.ends_with("double"));
   });
   if (wide != plan.layers.end()) {
-    return Status::error(
-        ErrorId::BadArgument,
-        strCat("nothing in the model can be quantized: of ", nameOf(graph.node(wide->node)), ": ",
-               wide->reason, ", and quantize reads those of FP32"),
-        "export the model in FP32 (module.float() before it), or convert the file by the lines of "
-        "docs/guides/quantize.md, 'Models of FP16, BF16 and FP64'");
+    return Status::error(ErrorId::BadArgument,
+                         strCat("nothing in the model can be quantized: of ",
+                                nameOf(graph.node(wide->node)), ": ", wide->reason,
+                                ", but quantize reads FP32 weights"),
+                         "export the model in FP32 (module.float() first), or convert the file as "
+                         "in docs/guides/quantize.md, 'Models of FP16, BF16 and FP64'");
   }
   return Status::error(ErrorId::BadArgument, strCat("nothing in the model can be quantized: ", why),
                        "'tenon inspect MODEL' shows its operations");

@@ -44,14 +44,14 @@ Status checkNodes(const std::vector<onnx::Node> &nodes) {
       return Status::error(ErrorId::OnnxBadArity,
                            strCat(what, " has ", node.inputs.size(), " inputs and ",
                                   node.outputs.size(), " outputs"),
-                           "export the model again; onnx.checker says what else is wrong");
+                           "export the model again; onnx.checker reports what else is wrong");
     }
     for (string_view input : node.inputs) {
       auto maker = makers.find(input);
       if (!input.empty() && maker != makers.end() && maker->second >= i) {
         return Status::error(ErrorId::OnnxNotSorted,
-                             strCat(what, " reads '", input, "', which is made later"),
-                             "export the model again; onnx.checker says what else is wrong");
+                             strCat(what, " reads '", input, "', which is defined later"),
+                             "export the model again; onnx.checker reports what else is wrong");
       }
     }
   }

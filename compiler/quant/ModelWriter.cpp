@@ -245,10 +245,10 @@ Result<Message> ModelEdit::graphMessage(string_view old, onnx::ExternalFiles &fi
 Result<std::string> ModelEdit::write(onnx::ExternalFiles &files, string_view remedy,
                                      ConstantSink *sink, size_t maxBytes) const {
   auto tooLarge = [&](uint64_t size) {
-    return Status::error(
-        ErrorId::OnnxTooLarge,
-        strCat("the model would have ", size >> 20, " MiB, and an ONNX file has less than 2 GiB"),
-        std::string(remedy));
+    return Status::error(ErrorId::OnnxTooLarge,
+                         strCat("the model would have ", size >> 20,
+                                " MiB, but an ONNX file must be smaller than 2 GiB"),
+                         std::string(remedy));
   };
   TENON_ASSIGN(uint64_t size, sizeWithConstants(files));
   bool isSplit = size > maxBytes;

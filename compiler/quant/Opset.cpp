@@ -62,8 +62,8 @@ private:
   Status refuse(size_t index) const {
     return Status::error(
         ErrorId::BadArgument,
-        strCat("the model is of opset ", version, ", what is to be written exists from opset ",
-               least, " on, and ", graph.node(index).opType, " '", nameOf(graph.node(index)),
+        strCat("the model has opset ", version, ", but the output needs opset ", least,
+               " or newer, and ", graph.node(index).opType, " '", nameOf(graph.node(index)),
                "' is not known to mean the same there"),
         "export it again with a newer opset, or raise it with onnx.version_converter");
   }
@@ -262,7 +262,7 @@ Result<int64_t> raiseOpset(const onnx::Model &model, const Graph &graph, ModelEd
     }
     if (opset.version < kOldest) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("the model is of opset ", opset.version, ": models from opset ",
+                           strCat("the model has opset ", opset.version, ": models from opset ",
                                   kOldest, " on can be quantized"),
                            "export it again with a newer opset");
     }

@@ -126,8 +126,8 @@ Result<std::vector<InputInfo>> Quantizer::inputs() const {
     std::optional<DType> dtype = onnx::toDType(info.type);
     if (info.kind != onnx::ValueInfo::Kind::Tensor || !dtype || !info.hasShape) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("input '", info.name, "' is no tensor of a known rank"),
-                           "'tenon check MODEL' says what Tenon needs of inputs");
+                           strCat("input '", info.name, "' is not a tensor of known rank"),
+                           "'tenon check MODEL' shows what Tenon needs of inputs");
     }
     InputInfo port{std::string(info.name), *dtype, {}};
     for (const onnx::Dimension &dim : info.dims) {
@@ -327,11 +327,11 @@ Status Quantizer::chooseRanges(const std::vector<Observed> &seen, size_t runs) {
     }
     histograms[observation.name] = &seen[i].histogram;
     if (uint64_t count = seen[i].histogram.notFinite(); count != 0) {
-      return Status::error(ErrorId::BadArgument,
-                           strCat("'", observation.name, "' has ", count,
-                                  " values that are not finite for these samples"),
-                           "look at the samples and the model: tenon compare --layers shows where "
-                           "such values begin");
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("'", observation.name, "' has ", count,
+                 " values that are not finite for these samples"),
+          "check the samples and the model: tenon compare --layers shows where such values begin");
     }
   }
   impl->leaveRows(seen, runs);
@@ -413,7 +413,8 @@ Result<std::string> Quantizer::write(string_view key, const std::string &text, C
   for (const auto &[ownKey, ownText] : impl->metadata) {
     edit.addMetadata(ownKey, ownText);
   }
-  return edit.write(files, "quantize more of it: weights that stay wide come into the file", sink);
+  return edit.write(files, "quantize more of it: weights that stay in FP32 are stored in the file",
+                    sink);
 }
 
 const QuantizationInfo &Quantizer::info() const { return impl->info; }

@@ -53,9 +53,10 @@ Result<Floats> loadFloats(const onnx::Tensor &tensor, onnx::ExternalFiles &files
   bool isFinite = std::all_of(floats.values.begin(), floats.values.end(),
                               [](float value) { return std::isfinite(value); });
   if (!isFinite) {
-    return Status::error(ErrorId::BadArgument,
-                         strCat("the weights '", tensor.name, "' hold what is not finite"),
-                         "train or export the model again");
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat("the weights '", tensor.name, "' contain values that are not finite"),
+        "train or export the model again");
   }
   return floats;
 }

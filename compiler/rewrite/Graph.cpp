@@ -257,7 +257,7 @@ Result<std::string> Graph::type(Id id) const {
 Result<std::vector<char>> Graph::data(Id id) const {
   TENON_ASSIGN(Value value, this->value(id));
   if (!opt::Constants::isConstant(value)) {
-    return badEdit(strCat("value ", id, " is no constant"));
+    return badEdit(strCat("value ", id, " is not a constant"));
   }
   return opt::Constants(weights).bytes(value);
 }

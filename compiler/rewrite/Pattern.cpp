@@ -90,7 +90,7 @@ private:
     Pattern pattern;
     pattern.kind = Pattern::Kind::Number;
     if (text.getAsDouble(pattern.number)) {
-      return fault("this is no number");
+      return fault("this is not a number");
     }
     rest = rest.drop_front(text.size());
     return pattern;

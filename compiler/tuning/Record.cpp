@@ -23,7 +23,7 @@ constexpr double kMaxMicroseconds = 3.6e9;
 
 Status bad(std::string_view why) {
   return Status::error(ErrorId::BadTuningStore, why,
-                       "tenon cache gc removes what is damaged; tune again to measure it anew");
+                       "tenon cache gc removes damaged records; tune again to measure them again");
 }
 
 bool isHash(std::string_view text) {
@@ -46,21 +46,21 @@ std::string faultOf(const Record &record) {
     return llvm::any_of(record.trials, [&](const Trial &trial) { return trial.kernel == kernel; });
   };
   if (!isHash(record.problem) || !isHash(record.form)) {
-    return "its problem is no hash";
+    return "its problem is not a hash";
   }
   for (const std::string *text : {&record.label, &record.device, &record.level, &record.libraries,
                                   &record.families, &record.kernel, &record.untuned}) {
     if (!isText(*text)) {
-      return "a text of it is too long or has control characters";
+      return "one of its texts is too long or has control characters";
     }
   }
   if (record.device.empty() || record.level.empty() || record.threads == 0 ||
       record.threads > kMaxThreads) {
-    return "it does not say on what it was measured";
+    return "it does not name the device that it was measured on";
   }
   if (record.sizes.size() > kMaxSizes ||
       llvm::any_of(record.sizes, [](int64_t size) { return size < 0; })) {
-    return "its sizes are none";
+    return "its sizes are not valid";
   }
   if (record.trials.empty() || record.trials.size() > kMaxTrials || record.time < 0 ||
       llvm::any_of(
@@ -69,11 +69,10 @@ std::string faultOf(const Record &record) {
             return !isText(trial.kernel) || !isTime(trial.microseconds) ||
                    (trial.predicted != 0 && !isTime(trial.predicted));
           })) {
-    return "its times are none";
+    return "its times are not valid";
   }
-  return isTried(record.kernel) && isTried(record.untuned)
-             ? ""
-             : "it chooses a kernel that it has no time of";
+  return isTried(record.kernel) && isTried(record.untuned) ? ""
+                                                           : "it chooses a kernel without a time";
 }
 
 std::string jsonOf(const Record &record) {
@@ -138,15 +137,15 @@ std::string lineOf(const Record &record) {
 Result<Record> recordOf(std::string_view line) {
   std::string_view text = line.substr(std::min(line.size(), kHashDigits + 1));
   if (text.empty() || line[kHashDigits] != ' ') {
-    return bad("it is no record");
+    return bad("it is not a record");
   }
   if (hashText(text).hex() != line.substr(0, kHashDigits)) {
-    return bad("its checksum does not fit");
+    return bad("its checksum does not match");
   }
   llvm::Expected<llvm::json::Value> json = llvm::json::parse(text);
   if (!json) {
     llvm::consumeError(json.takeError());
-    return bad("it is no JSON");
+    return bad("it is not JSON");
   }
   Record record;
   llvm::json::Path::Root root;

@@ -37,7 +37,7 @@ Result<Records> parse(std::string_view text, const std::string &path,
     return found;
   }
   if (!text.starts_with(kHeader)) {
-    return noStore(path, "holds no tuning records of this format", hint);
+    return noStore(path, "contains no tuning records of this format", hint);
   }
   text.remove_prefix(kHeader.size());
   for (size_t number = 1; !text.empty(); ++number) {
@@ -61,7 +61,7 @@ Result<Records> parse(std::string_view text, const std::string &path,
 Result<std::string> readAll(int file, const std::string &path) {
   struct stat info = {};
   if (::fstat(file, &info) != 0 || static_cast<uint64_t>(info.st_size) > kMaxBytes) {
-    return noStore(path, "is larger than any store");
+    return noStore(path, "is too large for a store");
   }
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t done = 0;
@@ -94,10 +94,9 @@ Status busy(const std::string &path, int lock) {
   ssize_t count = ::pread(lock, holder, sizeof(holder) - 1, 0);
   std::string who = count > 0 ? strCat("process ", std::string_view(holder, size_t(count)))
                               : std::string("another process");
-  return Status::error(ErrorId::TuningStoreBusy,
-                       strCat(who, " writes the tuning store '", path, "'"),
-                       "wait for it, or name another store with --store; tenon cache import "
-                       "joins them later");
+  return Status::error(
+      ErrorId::TuningStoreBusy, strCat(who, " is writing to the tuning store '", path, "'"),
+      "wait for it, or name another store with --store; tenon cache import can merge them later");
 }
 
 } // namespace
@@ -110,7 +109,7 @@ Result<Records> readStore(const std::string &folder) {
   TENON_ASSIGN(PrivateFolder opened, PrivateFolder::open(folder));
   int file = opened.openEntry(kFile);
   if (file < 0) {
-    return noStore(nameOfFile(folder), "is no file of your own that nobody else can write to");
+    return noStore(nameOfFile(folder), "is not a file of your own that nobody else can write to");
   }
   Result<std::string> text = readAll(file, nameOfFile(folder));
   ::close(file);
@@ -120,7 +119,7 @@ Result<Records> readStore(const std::string &folder) {
 Result<Records> readRecords(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   TENON_ASSIGN(std::string text, readAll(file.descriptor(), path));
-  constexpr std::string_view hint = "give a file that tenon cache export wrote";
+  constexpr std::string_view hint = "give a file written by tenon cache export";
   return text.empty() ? noStore(path, "is empty", hint) : parse(text, path, hint);
 }
 
@@ -183,7 +182,7 @@ Status StoreWriter::openFile() {
     return writeError(errno, "create", nameOfFile(path));
   }
   if (!PrivateFolder::isPrivateFile(file)) {
-    return noStore(nameOfFile(path), "is no file of your own that nobody else can write to");
+    return noStore(nameOfFile(path), "is not a file of your own that nobody else can write to");
   }
   TENON_ASSIGN(std::string text, readAll(file, nameOfFile(path)));
   TENON_ASSIGN(content, parse(text, nameOfFile(path)));

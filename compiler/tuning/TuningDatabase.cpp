@@ -112,7 +112,7 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
                                             std::span<const std::string> levels) const {
   std::string level = levelOf(levels);
   if (level.empty()) {
-    return {nullptr, "this machine runs none of the levels that it is compiled for"};
+    return {nullptr, "this machine cannot run any of the levels that it is compiled for"};
   }
   auto [begin, end] = records.equal_range(problem.hash);
   for (const auto &[hash, record] : llvm::make_range(begin, end)) {

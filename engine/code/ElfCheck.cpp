@@ -41,7 +41,7 @@ std::optional<std::string_view> refusal(int64_t tag) {
   case DT_TEXTREL:
     return "the code object is changed when it is loaded";
   default:
-    return "the dynamic section of the code object has an entry that is not known";
+    return "the dynamic section of the code object has an unknown entry";
   }
 }
 
@@ -65,7 +65,7 @@ Result<ElfDynamic> readDynamic(const ElfImage &image, const Elf64_Phdr &segment)
       return codeError(*reason);
     }
     if (!dynamic.emplace(entry->d_tag, entry->d_un.d_val).second) {
-      return codeError("an entry of the code object's dynamic section is there twice");
+      return codeError("an entry occurs twice in the code object's dynamic section");
     }
   }
 }
@@ -92,7 +92,7 @@ Status checkHeader(Bytes code, const Elf64_Ehdr &header, Architecture architectu
   }
   if (header.e_machine != machineOf(architecture)) {
     return codeError(strCat("the code object is for ELF machine ", header.e_machine,
-                            ", its level is one of ", nameOf(architecture)));
+                            ", but its level is one of ", nameOf(architecture)));
   }
   if (header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) ||
       header.e_phnum > kMaxSegments || header.e_phoff > code.size()) {
@@ -112,12 +112,12 @@ public:
       std::optional<Elf64_Phdr> segment =
           readAt<Elf64_Phdr>(code, header.e_phoff + uint64_t(i) * sizeof(Elf64_Phdr));
       if (!segment) {
-        return codeError("the program headers of the code object lie outside of it");
+        return codeError("the program headers of the code object lie outside it");
       }
       if (segment->p_type == PT_LOAD) {
         TENON_TRY(image.map(*segment));
       } else if (!others.emplace(segment->p_type, *segment).second) {
-        return codeError("a segment of the code object is there twice");
+        return codeError("a segment occurs twice in the code object");
       }
     }
     for (const auto &[type, segment] : others) {
@@ -128,7 +128,7 @@ public:
     }
     // Without it the loader makes the stack of every thread executable.
     if (others.count(PT_GNU_STACK) == 0) {
-      return codeError("the code object does not say that the stack holds no code");
+      return codeError("the code object does not mark the stack as non-executable");
     }
     return others[PT_DYNAMIC];
   }
@@ -140,26 +140,26 @@ private:
     case PT_DYNAMIC:
       return Status::ok();
     case PT_GNU_STACK:
-      return segment.p_flags & PF_X ? codeError("the code object wants an executable stack")
+      return segment.p_flags & PF_X ? codeError("the code object requires an executable stack")
                                     : Status::ok();
     case PT_GNU_RELRO:
       // The loader takes the right to write from these pages.
       return holder && (holder->p_flags & PF_W)
                  ? Status::ok()
-                 : codeError("what the code object protects is not its own");
+                 : codeError("the protected range of the code object is not its own");
     case PT_PHDR: {
       // Who walks the loaded objects reads them at this address.
       uint64_t bytes = header.e_phnum * sizeof(Elf64_Phdr);
       Bytes mapped = image.from(segment.p_vaddr);
       bool isSame = mapped.size() >= bytes && segment.p_filesz == bytes &&
                     std::memcmp(mapped.data(), code.data() + header.e_phoff, bytes) == 0;
-      return isSame ? Status::ok() : codeError("the program headers are not where they should be");
+      return isSame ? Status::ok() : codeError("the program headers are not at their position");
     }
     case kRiscvAttributes: // names of extensions, for linkers
       return Status::ok();
     default:
-      return codeError("the code object is a program, uses thread-local storage or has another "
-                       "segment that is not known");
+      return codeError(
+          "the code object is a program, uses thread-local storage or has an unknown segment");
     }
   }
 

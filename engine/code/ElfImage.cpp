@@ -33,7 +33,7 @@ Status ElfImage::map(const Elf64_Phdr &segment) {
                    (segment.p_align & (segment.p_align - 1)) == 0 &&
                    (segment.p_vaddr - segment.p_offset) % segment.p_align == 0;
   if (!isInFile || !isInMemory || !isAligned) {
-    return codeError("a segment of the code object lies outside of it or has an impossible size");
+    return codeError("a segment of the code object lies outside it or has an impossible size");
   }
   bool isBoth = (segment.p_flags & PF_W) && (segment.p_flags & PF_X);
   if (isBoth || !(segment.p_flags & PF_R)) {
@@ -100,7 +100,7 @@ Status ElfSymbols::readTable() {
   bool isGood = table.size() >= header && *firstSymbol == 1 && *buckets != 0 && *buckets <= most &&
                 *bloomWords != 0 && *bloomWords <= most && (*bloomWords & (*bloomWords - 1)) == 0;
   if (!isGood) {
-    return codeError("the code object has undefined symbols or a damaged table of them");
+    return codeError("the code object has undefined symbols or a damaged symbol table");
   }
   uint64_t bucketsAt = header + uint64_t(*bloomWords) * sizeof(uint64_t);
   uint64_t chainsAt = bucketsAt + uint64_t(*buckets) * sizeof(uint32_t);
@@ -133,7 +133,7 @@ Status ElfSymbols::readChains(uint64_t chainsAt, uint32_t last) {
 Status ElfSymbols::readSymbol(uint32_t index) {
   std::optional<Elf64_Sym> symbol = readAt<Elf64_Sym>(symbols, uint64_t(index) * sizeof(Elf64_Sym));
   if (!symbol || symbol->st_name >= names.size()) {
-    return codeError("a symbol of the code object lies outside of it");
+    return codeError("a symbol of the code object lies outside it");
   }
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   const Elf64_Phdr *holder = image.holder(symbol->st_value, 1);
@@ -141,7 +141,7 @@ Status ElfSymbols::readSymbol(uint32_t index) {
   if ((type != STT_FUNC && type != STT_NOTYPE) || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL ||
       symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= SHN_LORESERVE || !holder ||
       !(holder->p_flags & PF_X)) {
-    return codeError("a symbol of the code object is no function of its own");
+    return codeError("a symbol of the code object is not a function of its own");
   }
   constexpr size_t longestName = 1024;
   const char *name = reinterpret_cast<const char *>(names.data() + symbol->st_name);

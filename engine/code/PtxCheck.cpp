@@ -73,7 +73,7 @@ Status checkPtx(Bytes code, std::string_view target) {
   }
   text.remove_suffix(1);
   if (!std::ranges::all_of(text, isText)) {
-    return ptxError("the PTX holds bytes that are not text");
+    return ptxError("the PTX contains bytes that are not text");
   }
   PtxWords words(text);
   if (words.next() != ".version") {
@@ -86,7 +86,7 @@ Status checkPtx(Bytes code, std::string_view target) {
   std::string_view previous;
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
     if (previous == ".extern" && word.starts_with(".func")) {
-      return ptxError("the PTX calls a function that it does not have");
+      return ptxError("the PTX calls a function that it does not contain");
     }
     previous = word;
   }
@@ -103,7 +103,7 @@ Status checkCubin(Bytes cubin, std::string_view target) {
   bool isCubin = isWhole && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
                  header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == nvidiaMachine;
   if (!isCubin || !isCudaLevel(target)) {
-    return ptxError(strCat("what belongs to the variant ", target, " as a cubin is none"));
+    return ptxError(strCat("the section of the variant ", target, " is not a cubin"));
   }
   return Status::ok();
 }

@@ -93,7 +93,8 @@ private:
       if (!isKnown || !isExpr(constraint.left) || !isExpr(constraint.right)) {
         return Status::error(
             ErrorId::EngineBadExpression,
-            strCat("constraint ", i, " is of an unknown kind or names no expression"), kAgain);
+            strCat("constraint ", i, " has an unknown kind or does not name an expression"),
+            kAgain);
       }
     }
     return Status::ok();
@@ -111,17 +112,17 @@ private:
       }
       for (ExprId dim : port.dims) {
         if (!isExpr(dim)) {
-          return portError(strCat(what, ": a dim names no expression"));
+          return portError(strCat(what, ": a dim does not name an expression"));
         }
         if (space == Space::Input && !isOver(dim, inputSymbols)) {
-          return portError(strCat(what, ": a dim of it depends on data"));
+          return portError(strCat(what, ": one of its dims depends on data"));
         }
       }
       bool isRoot = port.buffer < plan.buffers.size() && roots[port.buffer] == port.buffer;
       if (!isRoot || plan.buffers[port.buffer].space != space ||
           !bound.insert(port.buffer).second) {
         return portError(
-            strCat(what, ": its buffer is missing, of another space, a view or shared"));
+            strCat(what, ": its buffer is missing, in another space, a view or shared"));
       }
     }
     return Status::ok();
@@ -167,11 +168,11 @@ private:
         return instructionError(i, instruction, "it names a symbol before data has decided it");
       }
       if (instruction.kind == InstructionKind::Size && instruction.symbol != known++) {
-        return instructionError(i, instruction, "it does not decide the next symbol in order");
+        return instructionError(i, instruction, "it does not define the next symbol in order");
       }
     }
     if (known != plan.symbols.size()) {
-      return portError(strCat("nothing decides symbol '", plan.symbols[known].name, "'"));
+      return portError(strCat("nothing defines symbol '", plan.symbols[known].name, "'"));
     }
     return Status::ok();
   }
@@ -196,9 +197,9 @@ private:
       bool isInside = !rest.empty() && i >= rest.front().first;
       if ((instruction.queue != 0 && !isInside) ||
           (instruction.kind == InstructionKind::Size && !rest.empty())) {
-        return instructionError(i, instruction,
-                                "it is on queue 1 outside of the sections, or decides a size "
-                                "before their end");
+        return instructionError(
+            i, instruction,
+            "it is on queue 1 outside the sections, or decides a size before their end");
       }
     }
     return Status::ok();
@@ -228,7 +229,7 @@ private:
     for (size_t i = 0; i < instruction.buffers.size(); ++i) {
       uint32_t id = instruction.buffers[i];
       if (id >= plan.buffers.size()) {
-        return instructionError(index, instruction, "it names no such buffer");
+        return instructionError(index, instruction, "it names a buffer that does not exist");
       }
       const Buffer &root = plan.buffers[roots[id]];
       bool readOnly = root.space == Space::Const || root.space == Space::Input;
@@ -236,14 +237,15 @@ private:
         return instructionError(index, instruction, "it writes to weights or an input");
       }
       if (root.space == Space::Arena && (index < root.firstUse || index > root.lastUse)) {
-        return instructionError(index, instruction, "it uses a buffer outside of its life");
+        return instructionError(index, instruction, "it uses a buffer outside its lifetime");
       }
     }
     bool hasAll = std::ranges::all_of(instruction.sizes, [&](ExprId id) { return isExpr(id); });
     for (ExprId id : {instruction.grid, instruction.flops, instruction.bytesMoved}) {
       hasAll &= id == kNone || isExpr(id);
     }
-    return hasAll ? Status::ok() : instructionError(index, instruction, "it names no such size");
+    return hasAll ? Status::ok()
+                  : instructionError(index, instruction, "it names a size that does not exist");
   }
 
   Status checkTensorMaps(size_t index, const Instruction &instruction) const {
@@ -257,7 +259,8 @@ private:
     for (const TensorMap &map : instruction.tensorMaps) {
       if (map.buffer >= instruction.buffers.size() || !isExpr(map.rows) || !isExpr(map.columns) ||
           !isExpr(map.rowBytes)) {
-        return instructionError(index, instruction, "a tensor map has no such buffer or size");
+        return instructionError(index, instruction,
+                                "a tensor map names a buffer or size that does not exist");
       }
       if (map.elementBytes != 2 || map.boxRows < 1 || map.boxRows > kMaxBoxRows ||
           uint32_t(map.boxColumns) * map.elementBytes != kBoxRowBytes) {
@@ -282,25 +285,25 @@ private:
 
   Status checkKind(size_t index, const Instruction &instruction) const {
     if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
-      return instructionError(index, instruction,
-                              "only launches on a GPU take a place for a status");
+      return instructionError(index, instruction, "only launches on a GPU can have a status slot");
     }
     bool isPlain = instruction.cluster == 1 && !instruction.isDependentLaunch;
     if (!isPlain && (device == kHost || instruction.kind != InstructionKind::Launch)) {
-      return instructionError(index, instruction, "only launches on a GPU have clusters or wait");
+      return instructionError(index, instruction,
+                              "only launches on a GPU can have clusters or wait");
     }
     if (instruction.cluster < 1 || instruction.cluster > kMaxClusterBlocks) {
       return instructionError(index, instruction,
                               strCat("clusters of ", instruction.cluster, " blocks"));
     }
     if (instruction.isFallback && !standsForCall(index)) {
-      return instructionError(index, instruction, "it is the fallback of no call");
+      return instructionError(index, instruction, "it is not the fallback of a call");
     }
     switch (instruction.kind) {
     case InstructionKind::Launch:
       if (instruction.kernel >= kernelCount || !isExpr(instruction.grid) ||
           (instruction.scratch != kNone && !isExpr(instruction.scratch))) {
-        return instructionError(index, instruction, "it has no such kernel, grid or scratch");
+        return instructionError(index, instruction, "its kernel, grid or scratch does not exist");
       }
       if (device == kHost ? instruction.threads != 0
                           : instruction.threads < 1 || instruction.threads > kMaxBlockThreads) {
@@ -319,27 +322,28 @@ private:
     case InstructionKind::Copy:
       if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
           instruction.sizes.size() != 1) {
-        return instructionError(index, instruction, "a copy has two buffers and one size");
+        return instructionError(index, instruction, "a copy needs two buffers and one size");
       }
       return Status::ok();
     case InstructionKind::Size:
       if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
           plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {
-        return instructionError(index, instruction, "a size is read from one buffer of 8 bytes");
+        return instructionError(index, instruction,
+                                "a size must be read from one buffer of 8 bytes");
       }
       return Status::ok();
     case InstructionKind::Return:
       if (index + 1 != plan.instructions.size() || !instruction.buffers.empty()) {
-        return instructionError(index, instruction, "a return stands at the end, alone");
+        return instructionError(index, instruction, "a return must be alone at the end");
       }
       return Status::ok();
     default:
       break;
     }
     return Status::error(ErrorId::EngineUnsupportedInstruction,
-                         strCat("instruction ", index, " is of kind ",
+                         strCat("instruction ", index, " has the kind ",
                                 static_cast<unsigned>(instruction.kind),
-                                ", which this runtime does not have"),
+                                ", which this runtime does not support"),
                          "use a newer runtime");
   }
 
@@ -369,11 +373,10 @@ Status validateSameModel(const Plan &general, const Plan &plan) {
   bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
                  std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
                  !hasState(plan);
-  return isSound
-             ? Status::ok()
-             : Status::error(ErrorId::EngineBadPort,
-                             "its inputs and outputs are not those of the first, or it has state",
-                             kAgain);
+  return isSound ? Status::ok()
+                 : Status::error(ErrorId::EngineBadPort,
+                                 "its inputs and outputs differ from the first's, or it has state",
+                                 kAgain);
 }
 
 } // namespace tenon::engine

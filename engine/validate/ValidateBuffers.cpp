@@ -52,7 +52,7 @@ private:
       return error(index, "a view that differs in space, has no offset or storage of its own");
     }
     if (plan.exprs.symbolsNamed(view.aliasOffset) > plan.inputSymbols()) {
-      return error(index, "a view whose place depends on data");
+      return error(index, "a view whose offset depends on data");
     }
     roots.push_back(roots[view.aliasOf]);
     std::optional<int64_t> offset = plan.exprs.constantValue(view.aliasOffset);
@@ -83,7 +83,7 @@ private:
       return checkArena(index, size);
     }
     if (buffer.offset != kPlannedAtRunTime) {
-      return error(index, "an offset outside of the arena");
+      return error(index, "an offset outside the arena");
     }
     return Status::ok();
   }
@@ -91,7 +91,7 @@ private:
   Status checkArena(uint32_t index, std::optional<int64_t> size) {
     const Buffer &buffer = plan.buffers[index];
     if (buffer.firstUse > buffer.lastUse || buffer.lastUse >= plan.instructions.size()) {
-      return error(index, "a life that is empty or past the plan");
+      return error(index, "a lifetime that is empty or past the plan");
     }
     bool hasOffset = buffer.offset != kPlannedAtRunTime;
     if (!arenaSeen) {
@@ -106,7 +106,7 @@ private:
     }
     if (!size || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0 ||
         buffer.offset > plan.arenaBytes || *size > plan.arenaBytes - buffer.offset) {
-      return error(index, "an offset that is misaligned or outside of the arena");
+      return error(index, "an offset that is misaligned or outside the arena");
     }
     return Status::ok();
   }

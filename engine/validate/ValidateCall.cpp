@@ -14,7 +14,7 @@
 namespace tenon::engine {
 namespace {
 
-constexpr const char *kBadForm = "its descriptor has values that are not allowed";
+constexpr const char *kBadForm = "its descriptor has invalid values";
 constexpr const char *kBadOperands = "it has the wrong number of buffers or sizes for its call";
 
 /// Whether the bytes at all these offsets are at most `most`.
@@ -131,7 +131,7 @@ std::optional<std::string> faultOfCall(const Instruction &instruction) {
       return faultOfAttention(instruction);
     }
   }
-  return "its descriptor is of no kind that is known";
+  return "its descriptor has an unknown kind";
 }
 
 } // namespace tenon::engine

@@ -18,7 +18,7 @@ Status checkLevel(const VariantEntry &entry) {
       (!level || (level->architecture == entry.architecture && level->features == entry.features));
   return isGood ? Status::ok()
                 : Status::error(ErrorId::EngineBadManifest,
-                                strCat("the level is not what its name says: architecture ",
+                                strCat("the level does not match its name: architecture ",
                                        static_cast<unsigned>(entry.architecture), ", features ",
                                        entry.features),
                                 "use a newer runtime, or compile the model again");

@@ -11,6 +11,8 @@
 namespace tenon::generate::jinja {
 namespace {
 
+constexpr size_t kMostWords = 10'000;
+
 bool isSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool startsName(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -103,7 +105,7 @@ Result<Word> Lexer::takeString() {
     if (sign == 'x' || sign == 'u' || sign == 'U') {
       TENON_ASSIGN(char32_t point, takeHex(sign == 'x' ? 2 : sign == 'u' ? 4 : 8));
       if (point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) {
-        return templateError(word.line, "a text has an escape of no character");
+        return templateError(word.line, "a text has an escape that is not a character");
       }
       appendUtf8(word.text, point);
     } else if (known != kSigns.npos) {
@@ -158,7 +160,7 @@ Result<Word> Lexer::takeWord() {
         kLong, [&](std::string_view sign) { return sign != "::" && startsWith(sign); });
     skip(isLong ? 2 : 1);
     if (!isLong && std::string_view("+-*/%~|()[]{}.,:=<>").find(c) == std::string_view::npos) {
-      return templateError(word.line, strCat("the sign '", c, "' is not understood"));
+      return templateError(word.line, strCat("the sign '", c, "' is unknown"));
     }
   }
   word.text = source.substr(begin, at - begin);
@@ -203,6 +205,10 @@ Status Lexer::takePart(std::string_view end, Part part) {
       }
     }
     part.words.push_back(std::move(word));
+    // A chain of operators is a tree as high as it is long.
+    if (part.words.size() > kMostWords) {
+      return templateError(part.line, strCat("a tag has more than ", kMostWords, " words"));
+    }
   }
 }
 

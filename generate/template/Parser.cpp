@@ -54,7 +54,7 @@ private:
     return templateError(
         word().line, word().kind == Word::Kind::End
                          ? strCat("the tag ends where ", expected, " is expected")
-                         : strCat("'", word().text, "' stands where ", expected, " is expected"));
+                         : strCat("'", word().text, "' is found where ", expected, " is expected"));
   }
   Result<std::string> takeIdentifier() {
     if (word().kind != Word::Kind::Name) {
@@ -118,7 +118,7 @@ private:
 
 Result<Body> Parser::takeBody(std::initializer_list<std::string_view> ends) {
   if (++depth > kMostParseDepth) {
-    return templateError(parts[std::min(part, parts.size() - 1)].line, "too much is nested");
+    return templateError(parts[std::min(part, parts.size() - 1)].line, "it is nested too deeply");
   }
   Body body;
   while (part < parts.size()) {
@@ -191,6 +191,9 @@ Status Parser::takeEnd(std::string_view name) {
 }
 
 Result<Statement> Parser::takeIf(int line) {
+  if (++depth > kMostParseDepth) {
+    return templateError(line, "too much is nested");
+  }
   Statement statement{.kind = Statement::Kind::If, .line = line};
   TENON_ASSIGN(statement.value, takeTuple());
   TENON_TRY(expectEnd());
@@ -199,6 +202,7 @@ Result<Statement> Parser::takeIf(int line) {
   if (takeName("elif")) {
     TENON_ASSIGN(Statement otherwise, takeIf(next));
     statement.otherwise.push_back(std::move(otherwise));
+    --depth;
     return statement;
   }
   if (takeName("else")) {
@@ -206,6 +210,7 @@ Result<Statement> Parser::takeIf(int line) {
     TENON_ASSIGN(statement.otherwise, takeBody({"endif"}));
   }
   TENON_TRY(takeEnd("endif"));
+  --depth;
   return statement;
 }
 
@@ -307,7 +312,7 @@ Result<ExpressionPtr> Parser::takeTuple() {
 
 Result<ExpressionPtr> Parser::takeChoice() {
   if (++depth > kMostParseDepth) {
-    return templateError(word().line, "too much is nested");
+    return templateError(word().line, "it is nested too deeply");
   }
   TENON_ASSIGN(ExpressionPtr x, takeOr());
   while (takeName("if")) {
@@ -343,7 +348,7 @@ Result<ExpressionPtr> Parser::takeAnd() {
 
 Result<ExpressionPtr> Parser::takeNot() {
   if (++depth > kMostParseDepth) {
-    return templateError(word().line, "too much is nested");
+    return templateError(word().line, "it is nested too deeply");
   }
   if (isName("not") && !(nextWord().kind == Word::Kind::Name && nextWord().text == "in")) {
     ++position;
@@ -429,11 +434,13 @@ Result<ExpressionPtr> Parser::takeTest(ExpressionPtr x) {
   if (takeSign("(")) {
     TENON_TRY(takeArguments(*test));
   } else if (word().kind == Word::Kind::String || word().kind == Word::Kind::Integer ||
+             word().kind == Word::Kind::Float || isSign("[") || isSign("{") ||
              (word().kind == Word::Kind::Name && !isName("and") && !isName("or") &&
               !isName("else") && !isName("if") && !isName("is") && !isName("in") &&
               !isName("not"))) {
     NamedExpression argument;
     TENON_ASSIGN(argument.value, takePrimary());
+    TENON_ASSIGN(argument.value, takePostfix(std::move(argument.value)));
     test->arguments.push_back(std::move(argument));
   }
   if (!isNegated) {
@@ -446,7 +453,7 @@ Result<ExpressionPtr> Parser::takeTest(ExpressionPtr x) {
 
 Result<ExpressionPtr> Parser::takeUnary() {
   if (++depth > kMostParseDepth) {
-    return templateError(word().line, "too much is nested");
+    return templateError(word().line, "it is nested too deeply");
   }
   if (isSign("-") || isSign("+")) {
     ExpressionPtr x = make(Kind::Unary, word().text);
@@ -559,7 +566,7 @@ Result<ExpressionPtr> Parser::takeDict() {
 Status Parser::takeArguments(Expression &call) {
   while (!takeSign(")")) {
     if (isSign("*") || isSign("**")) {
-      return templateError(word().line, "arguments out of a list are not supported");
+      return templateError(word().line, "unpacking a list into arguments is not supported");
     }
     NamedExpression argument;
     if (word().kind == Word::Kind::Name && nextWord().kind == Word::Kind::Sign &&

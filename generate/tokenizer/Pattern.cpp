@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint64_t kMostSteps = 10'000'000;
 constexpr uint32_t kMostRepeats = 1000;
-constexpr int kMostDepth = 50;
+constexpr int kMostDepth = 50, kMostStacked = 4;
+constexpr uint32_t kMostProgram = 1'000'000;
 
 constexpr uint16_t bitOf(CodeClass kind) { return static_cast<uint16_t>(1u << int(kind)); }
 
@@ -63,7 +64,7 @@ public:
   Result<Pattern> parse() {
     TENON_TRY(alternatives());
     if (at != text.size()) {
-      return unknown("a ')' that closes nothing");
+      return unknown("a ')' without '('");
     }
     emit(Pattern::Step::Kind::End);
     return std::move(pattern);
@@ -87,7 +88,7 @@ private:
   Status unknown(std::string_view what) const {
     return Status::error(ErrorId::TokenizerUnsupported,
                          strCat("the pattern '", whole, "' has ", what, " at character ", at),
-                         "report the pattern, with the model that has it");
+                         "report the pattern, with its model");
   }
 
   Status alternatives();
@@ -138,7 +139,7 @@ void PatternParser::foldCases(Pattern::Set &set) const {
 /// a|b|c: each choice goes to the end of all.
 Status PatternParser::alternatives() {
   if (++depth > kMostDepth) {
-    return unknown("more groups in one another than are read");
+    return unknown("groups nested too deeply");
   }
   std::vector<uint32_t> jumps;
   while (true) {
@@ -204,7 +205,7 @@ Result<std::optional<std::pair<uint32_t, std::optional<uint32_t>>>> PatternParse
   }
   if (!least || !takeIf(U"}") || *least > kMostRepeats || most.value_or(*least) < *least ||
       most.value_or(0) > kMostRepeats) {
-    return unknown("counts that are not read");
+    return unknown("counts that are not supported");
   }
   return Counts({*least, most});
 }
@@ -213,10 +214,13 @@ Status PatternParser::repeated() {
   uint32_t begin = here();
   TENON_TRY(atom());
   TENON_ASSIGN(auto count, counts());
-  while (count) {
+  for (int stacked = 0; count; ++stacked) {
+    if (stacked > kMostStacked || here() > kMostProgram) {
+      return unknown("more repetitions than are read");
+    }
     TENON_TRY(repeat(begin, count->first, count->second));
     if (takeIf(U"?")) {
-      return unknown("a repetition that takes as few as it can");
+      return unknown("a lazy repetition");
     }
     if (takeIf(U"+")) { // possessive: what it took is not given back
       std::vector<Pattern::Step> part(pattern.program.begin() + begin, pattern.program.end());
@@ -250,7 +254,7 @@ Status PatternParser::repeat(uint32_t begin, uint32_t least, std::optional<uint3
     }
   };
   if (part.size() * (most.value_or(least) + 1) > 100'000) {
-    return unknown("more repetitions than are read");
+    return unknown("too many repetitions");
   }
   for (uint32_t i = 0; i < least; ++i) {
     copy();
@@ -288,7 +292,7 @@ Status PatternParser::group() {
   } else if (takeIf(U"?=")) {
     look = Kind::Ahead;
   } else if (!isAtEnd() && text[at] == '?') {
-    return unknown("a group of a kind that is not read");
+    return unknown("an unsupported kind of group");
   }
   uint32_t begin = here();
   if (look) {
@@ -328,7 +332,7 @@ Status PatternParser::atom() {
     return Status::ok();
   }
   if (text[at] == '^' || text[at] == '$' || text[at] == '*' || text[at] == '+' || text[at] == '?') {
-    return unknown("a sign that is not read");
+    return unknown("an unsupported sign");
   }
   Pattern::Set single;
   single.ranges = {{text[at], text[at]}};
@@ -380,11 +384,11 @@ Result<Pattern::Set> PatternParser::escape() {
         return members;
       }
     }
-    return unknown(strCat("the category '", name, "', which is not known,"));
+    return unknown(strCat("the category '", name, "', which is unknown,"));
   }
   default:
     if (sign < 128 && (std::isalnum(static_cast<int>(sign)) != 0)) {
-      return unknown("an escape that is not read");
+      return unknown("an unsupported escape");
     }
     members.ranges = {{sign, sign}};
     return members;
@@ -493,7 +497,7 @@ Result<size_t> Pattern::match(std::u32string_view text, size_t at) const {
   if (steps > kMostSteps) {
     return Status::error(
         ErrorId::TokenizerLimit,
-        strCat("a pattern of the tokenizer takes more than ", kMostSteps, " steps on this text"),
+        strCat("a pattern of the tokenizer needs more than ", kMostSteps, " steps on this text"),
         "give the text in shorter pieces");
   }
   return end;

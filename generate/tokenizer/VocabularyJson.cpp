@@ -27,7 +27,7 @@ template <typename Target, typename Visit> void visit(Target &vocabulary, const 
 }
 
 Status bad() {
-  return Status::error(ErrorId::TokenizerBad, "the engine's record 'tokenizer' is no vocabulary",
+  return Status::error(ErrorId::TokenizerBad, "the engine's record 'tokenizer' is not a vocabulary",
                        "compile the model again");
 }
 

@@ -2,28 +2,27 @@
  *
  * Shapes are arrays of int64_t, tensors are dense and row-major, sizes are in bytes.
  *
- * Errors.   A function that can fail returns a tenon_status: NULL when it succeeded, else an error
- *           that the caller destroys with tenon_status_destroy. On error, outputs are untouched
- *           unless stated. No function throws or aborts on bad input.
- * Null.     A null handle or place for a result gives TN0105 from a function that returns a status;
- *           a query answers it with "", 0, -1 or NULL, and destroy and set do nothing.
- * Trust.    An engine contains native code, which runs with the rights of the process as soon as a
- *           session runs it: open only engines of those whose programs you would run. What is
- *           checked nevertheless, before this library uses any of it: that header, plan and code are
- *           as they were written (by hashes, which find damage and are no signature); that every
- *           size, offset and buffer of the plan stays inside of its memory; that code for the CPU
- *           is an ELF object that needs no library, relocates nothing, runs nothing when it is
- *           loaded and has no memory that is both writable and executable; that PTX is text for its
- *           target that calls nothing outside of itself. A damaged file is refused; a hostile one
- *           does no harm until it is run.
- * Threads.  An engine may be used by any number of threads at once. A session is used by one thread
- *           at a time (a second one gets TN0614); different sessions run at the same time, also
- *           those of one engine.
- * Pointers returned by a query belong to the object asked and live as long as it does, unless
- * stated.
- * Structs that begin with struct_size grow at their end: the caller sets it to their sizeof, and the
- *           library neither reads nor writes beyond. What a caller of a newer release asks for and
- *           this library does not know gives TN0105, unless it is zero.
+ * Errors.   A function that can fail returns a tenon_status: NULL on success, otherwise an error
+ *           that the caller destroys with tenon_status_destroy. On error, outputs are unchanged
+ *           unless stated otherwise. No function throws or aborts on bad input.
+ * Null.     If a handle or the pointer for a result is null, a function that returns a status fails
+ *           with TN0105, a query returns "", 0, -1 or NULL, and destroy and set do nothing.
+ * Trust.    An engine contains native code, which has the rights of the process as soon as a
+ *           session runs it. Open only engines from people whose programs you would run. Before
+ *           this library uses a part of an engine, it checks the following. Header, plan and code
+ *           match their hashes; these find damage, but are not a signature. Every size, offset and
+ *           buffer of the plan stays inside its memory. Code for the CPU is an ELF object that
+ *           needs no library, relocates nothing, runs nothing when it is loaded and has no memory
+ *           that is both writable and executable. PTX is text for its target that calls nothing
+ *           outside itself. A damaged file is refused; a hostile one does no harm until it runs.
+ * Threads.  Any number of threads may use an engine at once. Only one thread at a time may use a
+ *           session (a second one gets TN0614). Different sessions run at the same time, including
+ *           sessions of one engine.
+ * Pointers that a query returns belong to the queried object and live as long as it does, unless
+ * stated otherwise.
+ * Structs that begin with struct_size grow at their end. The caller sets it to their sizeof, and the
+ *           library neither reads nor writes beyond it. A field that this library does not know,
+ *           from a newer release, gives TN0105 unless it is zero.
  *
  * Example (examples/c_api.c):
  *
@@ -80,12 +79,12 @@ typedef struct tenon_session tenon_session;
 typedef enum tenon_code {
   TENON_OK = 0,
   TENON_CHECK_FAILED = 1,
-  TENON_USAGE = 2,       /* a wrong argument or tensor; the call may be repeated with a right one */
+  TENON_USAGE = 2,       /* a wrong argument or tensor; correct it and call again */
   TENON_UNSUPPORTED = 3, /* the engine needs another machine or release */
   TENON_DEVICE = 4,
-  TENON_BAD_INPUT = 5, /* a damaged file, or data that the model cannot take */
+  TENON_BAD_INPUT = 5, /* a damaged file, or data that the model cannot use */
   TENON_EXHAUSTED = 6, /* memory, threads or disk; may succeed later */
-  TENON_INTERNAL = 70  /* a fault of Tenon */
+  TENON_INTERNAL = 70  /* an internal error in Tenon */
 } tenon_code;
 
 /* Element types. Elements of 4 and 2 bits lie one to a byte, in its low bits. */
@@ -123,9 +122,9 @@ typedef enum tenon_dtype {
 TENON_API tenon_code tenon_status_code(const tenon_status *status);
 /* Stable number, "TN0603"; `tenon help TN0603` explains it. "" for NULL. */
 TENON_API const char *tenon_status_id(const tenon_status *status);
-/* What to try next; "" for NULL and where nothing is known. It is a part of the text. */
+/* What to try next; "" for NULL or if there is no hint. It is part of the text. */
 TENON_API const char *tenon_status_hint(const tenon_status *status);
-/* What, where, and what to do next, in one line that starts with the number. "ok" for NULL. */
+/* One line: the number, what failed and where, and what to do next. "ok" for NULL. */
 TENON_API const char *tenon_status_text(const tenon_status *status);
 /* Frees an error. NULL is allowed. */
 TENON_API void tenon_status_destroy(tenon_status *status);
@@ -136,18 +135,18 @@ TENON_API void tenon_status_destroy(tenon_status *status);
  * defaults. */
 typedef struct tenon_engine_options {
   size_t struct_size;
-  /* Level of the variant to use ("avx512", "sm_90"); NULL takes the best that this machine runs, on
-   * a GPU before a CPU. */
+  /* Level of the variant to use ("avx512", "sm_90"); NULL selects the best one that this machine
+   * runs, a GPU before a CPU. */
   const char *variant;
-  /* Not 0: do not compare the weights with their hashes before returning. Damage to them changes
-   * the numbers of a run without an error then. */
+  /* Not 0: do not compare the weights with their hashes. Damaged weights then change the results
+   * of a run without an error. */
   int32_t no_verify_weights;
-  /* Number of the GPU for a variant for a GPU, as NVIDIA's driver counts. */
+  /* Index of the GPU for a GPU variant, as NVIDIA's driver counts. */
   int32_t gpu;
 } tenon_engine_options;
 
-/* Opens, checks and loads an engine file; its weights stay mapped, so the file must not be changed
- * in place while the engine lives. On success *engine is the caller's, to be destroyed. */
+/* Opens, checks and loads an engine file. Its weights stay mapped, so the file must not be changed
+ * in place while the engine exists. On success the caller owns *engine and destroys it. */
 TENON_API tenon_status *tenon_engine_open(const char *path, const tenon_engine_options *options,
                                           tenon_engine **engine);
 /* The same for an engine file in memory, which must outlive the engine and stay unchanged. */
@@ -159,13 +158,13 @@ TENON_API void tenon_engine_destroy(tenon_engine *engine);
 
 /* Level of the variant in use; "" for NULL. */
 TENON_API const char *tenon_engine_variant(const tenon_engine *engine);
-/* Number of the GPU in use; -1 on a CPU and for NULL. */
+/* Index of the GPU in use; -1 on a CPU and for NULL. */
 TENON_API int32_t tenon_engine_gpu(const tenon_engine *engine);
 TENON_API size_t tenon_engine_input_count(const tenon_engine *engine);
 TENON_API size_t tenon_engine_output_count(const tenon_engine *engine);
 
-/* What an engine says of an input or output. A dim that varies is stated by its least and greatest
- * value; equal ones are fixed. */
+/* Describes an input or output of an engine. Each dim has a minimum and a maximum; if they are equal,
+ * the dim is fixed. */
 typedef struct tenon_port_info {
   size_t struct_size; /* set by the caller */
   const char *name;
@@ -191,17 +190,17 @@ TENON_API tenon_status *tenon_engine_record(const tenon_engine *engine, const ch
 /* As tenon_engine_options. */
 typedef struct tenon_session_options {
   size_t struct_size;
-  /* Threads that work on a run, the calling one included; 0 means the number of usable CPUs. */
+  /* Threads that work on a run, including the calling one; 0 means the number of usable CPUs. */
   uint32_t threads;
-  /* Most bytes that the session may hold; 0 means 64 GiB. */
+  /* Maximum number of bytes that the session may allocate; 0 means 64 GiB. */
   uint64_t memory_limit;
-  /* Not 0, on a GPU: library calls take the fastest of several algorithms, measured once for each new
+  /* Not 0, on a GPU: library calls use the fastest of several algorithms, measured once for each new
    * shape, instead of the one that the library proposes. */
   int32_t measure_calls;
 } tenon_session_options;
 
-/* Makes a session: threads, state (zero) and, when all dims are fixed, the memory of a run. On
- * success *session is the caller's, to be destroyed. */
+/* Creates a session: threads, state (zero) and, if all dims are fixed, the memory of a run. On
+ * success the caller owns *session and destroys it. */
 TENON_API tenon_status *tenon_session_create(const tenon_engine *engine,
                                              const tenon_session_options *options,
                                              tenon_session **session);
@@ -222,13 +221,13 @@ typedef struct tenon_output {
   size_t bytes;
 } tenon_output;
 
-/* Makes the session ready for the dims of these inputs (`data` is not looked at), so that the shapes
- * of the outputs are known and the next run with them allocates nothing. */
+/* Prepares the session for the dims of these inputs (`data` is ignored). The shapes of the outputs
+ * are then known, and the next run with these dims allocates nothing. */
 TENON_API tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
                                               size_t input_count);
-/* Dims and bytes of output `index` for the dims last prepared or run; *dims lives until the next of
- * those calls. Where data decides how large an output is, they are the largest possible ones after
- * tenon_session_prepare (room for them must be passed) and the output's own after a run.
+/* Dims and bytes of output `index` for the dims last prepared or run; *dims is valid until the next
+ * of those calls. If data decides the size of an output, they are the maximum after
+ * tenon_session_prepare (pass a buffer of that size) and the actual size after a run.
  * `dims`, `rank` and `bytes` may be NULL. */
 TENON_API tenon_status *tenon_session_output_shape(const tenon_session *session, size_t index,
                                                    const int64_t **dims, size_t *rank,
@@ -240,15 +239,15 @@ TENON_API tenon_status *tenon_session_output_shape(const tenon_session *session,
 TENON_API tenon_status *tenon_session_run(tenon_session *session, const tenon_input *inputs,
                                           size_t input_count, const tenon_output *outputs,
                                           size_t output_count);
-/* An output that the last run kept in the session, until the next run; NULL when there is none. */
+/* An output that the last run kept in the session, until the next run; NULL if there is none. */
 TENON_API const void *tenon_session_output_data(const tenon_session *session, size_t index);
 
-/* A tensor on the host or on a GPU. The layout is that of DLPack's DLTensor, a pointer to which may be
- * passed as it is. Tensors are dense; `strides` may be NULL. */
+/* A tensor on the host or on a GPU. The layout is that of DLPack's DLTensor, so a pointer to one may
+ * be passed directly. Tensors are dense; `strides` may be NULL. */
 typedef struct tenon_tensor {
   void *data;
   int32_t device_type; /* 1: host, 2: NVIDIA GPU, 3: page-locked host memory */
-  int32_t device_id;   /* number of the GPU, as NVIDIA's driver counts */
+  int32_t device_id;   /* index of the GPU, as NVIDIA's driver counts */
   int32_t rank;
   uint8_t type_code; /* DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool, ... */
   uint8_t type_bits;
@@ -262,24 +261,24 @@ typedef struct tenon_tensor {
 typedef struct tenon_run_options {
   size_t struct_size;
   /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use
-   * it; (void *)1 is the default stream. The run is put on it and the call returns without waiting,
-   * unless an output lies on the host or data decides sizes within the run, for which it waits (the
-   * stream must then not be capturing). NULL: the call returns when the outputs are complete; the
-   * tensors passed must be complete when it is made. An error of the model's data (TN0608, TN0609,
-   * TN0611) in a run that was not waited for is given by the next run of the session. */
+   * it; (void *)1 is the default stream. The run is enqueued on it, and the call returns without
+   * waiting. If an output is on the host or data decides sizes within the run, the call waits, and
+   * the stream must not be capturing. NULL: the tensors passed must be complete before the call,
+   * which returns when the outputs are complete. If the call does not wait, the next run of the
+   * session returns errors in the model's data (TN0608, TN0609, TN0611). */
   void *stream;
 } tenon_run_options;
 
 /* The same as tenon_session_run for tensors on the host or on the engine's GPU. Those on the GPU are
- * used in place when they start on a 16-byte border. An output that is NULL is kept in the session on
- * the host; one whose data is NULL is kept where it says. `options` may be NULL. Until the stream has
- * reached the end of the run, tensors stay valid and the session is not destroyed. */
+ * used in place if they are aligned to 16 bytes. An output that is NULL stays in the session on the
+ * host; one whose data is NULL stays in the session on the given device. `options` may be NULL. Keep
+ * tensors and session until the stream has reached the end of the run. */
 TENON_API tenon_status *
 tenon_session_run_tensors(tenon_session *session, const tenon_tensor *const *inputs,
                           size_t input_count, const tenon_tensor *const *outputs,
                           size_t output_count, const tenon_run_options *options);
 
-/* Bytes that a session holds. */
+/* Bytes that a session has allocated. */
 typedef struct tenon_memory_use {
   size_t struct_size; /* set by the caller */
   uint64_t arena;
@@ -287,22 +286,22 @@ typedef struct tenon_memory_use {
   uint64_t scratch;   /* of all threads */
   uint64_t weights;   /* on the GPU, shared by the sessions of the engine */
   uint64_t workspace; /* for library calls on the GPU */
-  uint64_t ports;     /* inputs and outputs on the GPU, on behalf of host tensors */
+  uint64_t ports;     /* copies on the GPU of inputs and outputs in host memory */
   uint64_t staging;   /* page-locked host memory */
 } tenon_memory_use;
 TENON_API tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_use *use);
 
-/* What a run of the dims last prepared consists of, and how the last run went. */
+/* Counts for a run with the dims last prepared, and information on the last run. */
 typedef struct tenon_run_facts {
   size_t struct_size; /* set by the caller */
   uint32_t kernels;
   uint32_t calls;     /* of libraries */
   uint32_t moves;     /* copies and fills */
-  int32_t used_graph; /* 1 when the last run was one launch of a CUDA graph */
-  double gpu_seconds; /* of the last run by the GPU's clock, 0 when it was not timed */
+  int32_t used_graph; /* 1 if the last run was one launch of a CUDA graph */
+  double gpu_seconds; /* of the last run by the GPU's clock; 0 if it was not timed */
 } tenon_run_facts;
 TENON_API tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts *facts);
-/* On a GPU: whether the runs from now on are timed. */
+/* On a GPU: whether later runs are timed. */
 TENON_API void tenon_session_set_timing(tenon_session *session, int32_t is_on);
 
 /* Sets the model's state to zero. */

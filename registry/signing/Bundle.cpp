@@ -60,12 +60,12 @@ Status readMaterial(const Json &material, Bundle &bundle) {
              &chain = member(material, "x509CertificateChain"),
              &keyless = member(material, "certificate");
   if (key.is_object() + chain.is_object() + keyless.is_object() != 1) {
-    return bad("does not say by one key or certificate it was made");
+    return bad("does not name the one key or certificate that made it");
   }
   if (keyless.is_object()) {
     return Status::error(ErrorId::SignatureMissing,
                          "the signature was made without a key, by Sigstore's service",
-                         "`tenon sign` makes signatures by a key or a certificate");
+                         "`tenon sign` signs with a key or a certificate");
   }
   if (key.is_object()) {
     bundle.fingerprint = fingerprintIn(key);
@@ -73,7 +73,7 @@ Status readMaterial(const Json &material, Bundle &bundle) {
   }
   const Json &certificates = member(chain, "certificates");
   if (!certificates.is_array() || certificates.empty() || certificates.size() > kMaxCertificates) {
-    return bad("has no chain of certificates, or too long a one");
+    return bad("has a certificate chain that is empty or too long");
   }
   for (const Json &each : certificates) {
     bundle.certificates.push_back(decodeBase64(textOf(each, "rawBytes")));
@@ -85,28 +85,28 @@ Status readMaterial(const Json &material, Bundle &bundle) {
 
 Result<Bundle> parseBundle(std::string_view text) {
   if (text.size() > kMaxBytes) {
-    return bad("is larger than any signature");
+    return bad("is too large for a signature");
   }
   Json root;
   TENON_TRY(parseSignedJson(text, "the signature", root));
   if (textOf(root, "mediaType") != kMediaType) {
-    return bad(fmt::format("is no Sigstore bundle of the type {}", kMediaType));
+    return bad(fmt::format("is not a Sigstore bundle of type {}", kMediaType));
   }
   Bundle bundle;
   TENON_TRY(readMaterial(member(root, "verificationMaterial"), bundle));
   const Json &envelope = member(root, "dsseEnvelope"), &signatures = member(envelope, "signatures");
   if (textOf(envelope, "payloadType") != kPayloadType || root.contains("messageSignature")) {
-    return bad(fmt::format("is not of a statement of the type {}", kPayloadType));
+    return bad(fmt::format("does not sign a statement of type {}", kPayloadType));
   }
   if (!signatures.is_array() || signatures.size() != 1) {
-    return bad(
-        fmt::format("holds {} signatures, not one", signatures.is_array() ? signatures.size() : 0));
+    return bad(fmt::format("has {} signatures instead of one",
+                           signatures.is_array() ? signatures.size() : 0));
   }
   bundle.payload = decodeBase64(textOf(envelope, "payload"));
   bundle.signature = decodeBase64(textOf(signatures[0], "sig"));
   return !bundle.payload.empty() && !bundle.signature.empty()
              ? Result<Bundle>(std::move(bundle))
-             : bad("lacks what is signed, or the signature of it");
+             : bad("lacks the signed content or its signature");
 }
 
 std::string formatBundle(const Bundle &bundle) {
@@ -130,11 +130,11 @@ Result<std::string> readBundle(const std::string &path, uint64_t most) {
   Result<FileReader> file = FileReader::open(path);
   if (!file.isOk() && file.status().id() == ErrorId::FileNotFound) {
     return Status::error(ErrorId::SignatureMissing, fmt::format("there is no signature '{}'", path),
-                         "`tenon sign` makes one");
+                         "`tenon sign` creates one");
   }
   TENON_TRY(file.takeStatus());
   if (file->size() > most) {
-    return bad(fmt::format("'{}' is larger than any signature", path));
+    return bad(fmt::format("'{}' is too large for a signature", path));
   }
   std::string text(file->size(), '\0');
   TENON_TRY(file->read(0, std::as_writable_bytes(std::span(text))));

@@ -66,9 +66,9 @@ Status walk(const fs::path &root, const std::string &prefix, const Rules &rules,
       files.push_back(path);
     } else {
       return bad(fmt::format("'{}' in '{}' is {}", shown(path), root.string(),
-                             isLink ? "a symbolic link, which leads to what nobody signs"
+                             isLink ? "a symbolic link; nobody signs what it points to"
                                     : "neither a file nor a folder"),
-                 "put a file there, or leave the path out with --ignore");
+                 "replace it by a file, or leave the path out with --ignore");
     }
   }
   return error ? openError(error.value(), (root / prefix).string()) : Status::ok();
@@ -134,8 +134,8 @@ Result<std::vector<std::string>> ignoredBy(const Exclusions &exclusions, const s
   for (const std::string &each : exclusions.paths) {
     std::string inside = each.ends_with('/') ? each.substr(0, each.size() - 1) : each;
     if (!staysInside(inside) || inside.find_first_of("*?[") != inside.npos) {
-      return bad(fmt::format("'{}' is no path in the model", shown(each)),
-                 "--ignore takes a path from the model's folder on, such as cache/tmp");
+      return bad(fmt::format("'{}' is not a path in the model", shown(each)),
+                 "--ignore takes a path relative to the model's folder, such as cache/tmp");
     }
     ignored.push_back(inside);
   }
@@ -158,9 +158,9 @@ std::string listOf(const char *what, const std::vector<std::string> &names) {
 }
 
 Status differs(const std::string &path, std::string_view how) {
-  return Status::error(
-      ErrorId::SignatureWrong, fmt::format("'{}' is not what was signed; {}", path, how),
-      "take the model from where it comes from again, or have it signed as it is now");
+  return Status::error(ErrorId::SignatureWrong,
+                       fmt::format("'{}' differs from what was signed; {}", path, how),
+                       "get the model from its source again, or have it signed as it is now");
 }
 
 Status describeDifference(const std::string &path, std::map<std::string, std::string> wanted,
@@ -168,7 +168,7 @@ Status describeDifference(const std::string &path, std::map<std::string, std::st
   bool isOne = present.size() == 1 && wanted.size() == 1 && present.front().name == kOnlyFile &&
                wanted.contains(kOnlyFile);
   if (isOne && wanted[kOnlyFile] != present.front().digest) {
-    return differs(path, "its bytes were changed");
+    return differs(path, "its bytes have changed");
   }
   std::vector<std::string> changed, added, gone, texts;
   for (const Resource &resource : present) {
@@ -217,7 +217,7 @@ Result<Manifest> manifestOf(const std::string &path, const Exclusions &exclusion
   TENON_ASSIGN(manifest.resources, readModel(path, manifest, rules, kOnlyFile));
   if (manifest.resources.empty()) {
     return bad(fmt::format("'{}' has no files to sign", path),
-               "give a model, or a folder with one");
+               "give a model, or a folder that contains one");
   }
   return manifest;
 }
@@ -266,10 +266,10 @@ Result<std::string> signedHash(const Manifest &manifest, const std::string &name
   bool isOne = manifest.resources.size() == 1 && !manifest.partBytes &&
                manifest.algorithm == "sha256" && (first.name == kOnlyFile || first.name == name);
   return isOne ? Result<std::string>(first.digest)
-               : Status::error(
-                     ErrorId::SignatureWrong,
-                     fmt::format("the signature is not of '{}' alone by its SHA-256", shown(name)),
-                     "sign the file itself with `tenon sign`");
+               : Status::error(ErrorId::SignatureWrong,
+                               fmt::format("the signature does not cover '{}' alone by its SHA-256",
+                                           shown(name)),
+                               "sign the file itself with `tenon sign`");
 }
 
 } // namespace tenon::signing

@@ -57,17 +57,17 @@ Status readSerialization(const Json &predicate, Manifest &manifest) {
   bool isOfParts = method == "shards" && size >= 1 && size <= kMaxPart && size == std::floor(size);
   if ((method != "files" && !isOfParts) || (method == "files" && !part.is_null()) ||
       !links.is_boolean() || (!ignored.is_null() && !ignored.is_array())) {
-    return malformed("does not say how its files were hashed");
+    return malformed("does not describe how its files were hashed");
   }
   if (digestDigits(manifest.algorithm) == 0) {
-    return malformed(fmt::format("has hashes by '{}', which Tenon does not compute",
+    return malformed(fmt::format("uses the hash '{}', which Tenon does not compute",
                                  printable(manifest.algorithm)));
   }
   manifest.followsLinks = links.get<bool>();
   manifest.partBytes = isOfParts ? std::optional(static_cast<uint64_t>(size)) : std::nullopt;
   for (const Json &path : ignored) {
     if (!path.is_string()) {
-      return malformed("has a path to ignore that is none");
+      return malformed("has an ignored path that is not valid");
     }
     manifest.ignored.push_back(path.get<std::string>());
   }
@@ -82,14 +82,15 @@ Status readResource(const Json &row, std::string_view algorithm, std::string dig
       manifest.partBytes &&
       algorithm == fmt::format("{}-sharded-{}", manifest.algorithm, *manifest.partBytes);
   if (algorithm != manifest.algorithm && !isOfPart) {
-    return malformed(fmt::format("has another hash for '{}' than it says", printable(name)));
+    return malformed(
+        fmt::format("has a hash for '{}' of another kind than declared", printable(name)));
   }
   if (digest.size() != digestDigits(manifest.algorithm) || bytesOfHex(digest).empty()) {
     return malformed(fmt::format("has no hash for '{}'", printable(name)));
   }
   std::string_view path = manifest.partBytes ? pathOfPart(name) : std::string_view(name);
   if (path != kOnlyFile && !staysInside(path)) {
-    return malformed(fmt::format("names '{}', which is no path in the model", printable(name)));
+    return malformed(fmt::format("names '{}', which is not a path in the model", printable(name)));
   }
   manifest.resources.push_back({std::move(name), std::move(digest)});
   return Status::ok();
@@ -100,7 +101,7 @@ Status readResources(const Json &statement, Manifest &manifest) {
   TENON_TRY(readSerialization(predicate, manifest));
   const Json &subjects = member(statement, "subject"), &rows = member(predicate, "resources");
   if (!subjects.is_array() || subjects.size() != 1 || !rows.is_array()) {
-    return malformed("is not of one model with its files");
+    return malformed("does not describe one model with its files");
   }
   manifest.model = textOf(subjects[0], "name");
   for (const Json &row : rows) {
@@ -108,7 +109,7 @@ Status readResources(const Json &statement, Manifest &manifest) {
   }
   bool isWhole = !manifest.model.empty() &&
                  textOf(member(subjects[0], "digest"), "sha256") == rootOf(manifest.resources);
-  return isWhole ? Status::ok() : malformed("has files that do not match its own hash of them");
+  return isWhole ? Status::ok() : malformed("lists files that do not match its own hash");
 }
 
 /// Files are subjects here.
@@ -164,7 +165,7 @@ Result<std::string> statementOf(Manifest manifest) {
   if (!text) {
     return Status::error(
         ErrorId::BadSigningKey,
-        fmt::format("'{}' has a file whose name is not UTF-8, which no signature can hold",
+        fmt::format("'{}' has a file whose name is not UTF-8, which a signature cannot contain",
                     printable(manifest.model)),
         "rename the file");
   }
@@ -177,7 +178,7 @@ Result<Manifest> parseStatement(std::string_view text) {
   std::string type = textOf(statement, "_type"), predicate = textOf(statement, "predicateType");
   if (type != kStatement || (predicate != kPredicate && predicate != kPredicate02)) {
     return malformed(
-        fmt::format("is of the types '{}' and '{}', not one of OpenSSF Model Signing v1.0",
+        fmt::format("has the types '{}' and '{}', which OpenSSF Model Signing v1.0 does not define",
                     printable(type), printable(predicate)));
   }
   Manifest manifest;

@@ -34,14 +34,14 @@ std::string lastProblem() {
   unsigned long code = ERR_peek_last_error();
   const char *reason = ERR_reason_error_string(code);
   ERR_clear_error();
-  return reason ? reason : "not in the form that is expected";
+  return reason ? reason : "not in the expected format";
 }
 
 Result<std::string> readKeyFile(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   if (file.size() > kMaxKeyFile) {
     return Status::error(ErrorId::BadSigningKey,
-                         fmt::format("'{}' is larger than any key or certificate", path),
+                         fmt::format("'{}' is too large for a key or certificate", path),
                          "give a PEM file");
   }
   std::string text(file.size(), '\0');

@@ -13,7 +13,7 @@ namespace {
 Status bad(const std::string &path, std::string_view why) {
   return Status::error(
       ErrorId::BadSigningKey, fmt::format("'{}' {}", path, why),
-      "openssl ec -in key.pem -pubout -out public.pem writes the public key of a private one");
+      "openssl ec -in key.pem -pubout -out public.pem writes the public key of a private key");
 }
 
 /// One block between BEGIN and END.
@@ -42,7 +42,7 @@ Status takeBlock(const std::string &path, const Block &block, PemFile &file) {
   if (block.label == "CERTIFICATE") {
     Certificate certificate = certificateOf(block.content);
     if (!certificate) {
-      return bad(path, "has a certificate that is damaged");
+      return bad(path, "has a damaged certificate");
     }
     file.certificates.push_back(std::move(certificate));
     return Status::ok();
@@ -55,16 +55,18 @@ Status takeBlock(const std::string &path, const Block &block, PemFile &file) {
     bool isCurve = key && at == end && hashOfKey(key.get());
     ERR_clear_error();
     if (!isCurve) {
-      return bad(path, key ? "has a public key that is on none of the curves P-256, P-384 and P-521"
-                           : "has a public key that is damaged");
+      return bad(path, key ? "has a public key on a curve other than P-256, P-384 and P-521"
+                           : "has a damaged public key");
     }
     file.keys.push_back(std::move(key));
     return Status::ok();
   }
   bool isPrivate = block.label.ends_with("PRIVATE KEY");
-  return bad(path, isPrivate ? "holds a private key, where public keys and certificates are wanted"
-                             : fmt::format("holds a '{}', which is no public key or certificate",
-                                           withoutControls(block.label.substr(0, 64))));
+  return bad(path,
+             isPrivate
+                 ? "contains a private key, but a public key or certificate is expected"
+                 : fmt::format("contains a '{}', which is neither a public key nor a certificate",
+                               withoutControls(block.label.substr(0, 64))));
 }
 
 } // namespace
@@ -88,7 +90,7 @@ Status PemFile::add(const std::string &path, const std::string &text, PemFile &f
   ERR_clear_error();
   return isEnd && file.keys.size() + file.certificates.size() > before
              ? Status::ok()
-             : bad(path, isEnd ? "has no public key and no certificate in the form of PEM"
+             : bad(path, isEnd ? "contains no public key or certificate in PEM format"
                                : "is a damaged PEM file");
 }
 

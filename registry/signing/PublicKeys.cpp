@@ -26,9 +26,10 @@ std::string wordOf(EVP_PKEY *key) {
 Result<std::string> lineOfKeys(const std::string &path) {
   TENON_ASSIGN(PemFile file, PemFile::open({path}));
   if (!file.certificates.empty()) {
-    return Status::error(ErrorId::BadSigningKey,
-                         fmt::format("'{}' has a certificate, and a rule keeps public keys", path),
-                         "openssl x509 -in certificate.pem -noout -pubkey writes the key of one");
+    return Status::error(
+        ErrorId::BadSigningKey,
+        fmt::format("'{}' contains a certificate, but a rule needs public keys", path),
+        "openssl x509 -in certificate.pem -noout -pubkey writes the key of a certificate");
   }
   std::string line;
   for (const Key &key : file.keys) {
@@ -60,8 +61,8 @@ Result<std::string> pemOfLine(std::string_view line) {
     isSame = wordOf(file.keys[i].get()) == words[i];
   }
   return isSame ? Result<std::string>(std::move(pem))
-                : Status::error(ErrorId::BadSigningKey, "the rule holds a key that is damaged",
-                                "set the rule anew: 'signature PUBLIC.pem'");
+                : Status::error(ErrorId::BadSigningKey, "the rule has a damaged key",
+                                "set the rule again: 'signature PUBLIC.pem'");
 }
 
 } // namespace tenon::signing

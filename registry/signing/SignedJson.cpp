@@ -13,8 +13,8 @@ Status parseSignedJson(std::string_view text, std::string_view what, Json &value
     return Status::ok();
   }
   std::string_view why = fault->kind == JsonFault::Kind::Depth       ? "is nested too deeply"
-                         : fault->kind == JsonFault::Kind::EqualKeys ? "has a key twice"
-                                                                     : "is no JSON object";
+                         : fault->kind == JsonFault::Kind::EqualKeys ? "has a duplicate key"
+                                                                     : "is not a JSON object";
   return Status::error(ErrorId::SignatureWrong, fmt::format("{} {}", what, why),
                        "sign the model again with `tenon sign`");
 }

@@ -14,7 +14,7 @@ namespace {
 
 Status badKey(const std::string &path, std::string_view why) {
   return Status::error(ErrorId::BadSigningKey, fmt::format("the key '{}' {}", path, why),
-                       "openssl ecparam -name prime256v1 -genkey -noout -out key.pem makes one");
+                       "openssl ecparam -name prime256v1 -genkey -noout -out key.pem creates one");
 }
 
 /// Nobody is asked for a passphrase.
@@ -29,11 +29,11 @@ Result<Key> readPrivateKey(const std::string &path) {
   if (!key) {
     bool isPublic = text.empty();
     ERR_clear_error();
-    return badKey(path,
-                  isPublic ? "is empty" : "is no private key in a PEM file, or has a passphrase");
+    return badKey(path, isPublic ? "is empty"
+                                 : "is not a private key in a PEM file, or has a passphrase");
   }
   return hashOfKey(key.get()) ? Result<Key>(std::move(key))
-                              : badKey(path, "is on none of the curves P-256, P-384 and P-521");
+                              : badKey(path, "is on a curve other than P-256, P-384 and P-521");
 }
 
 } // namespace
@@ -57,7 +57,7 @@ Result<Signer> Signer::open(const std::string &path, const std::vector<std::stri
   }
   if (!certificates.empty() &&
       EVP_PKEY_eq(X509_get0_pubkey(chain.certificates.front().get()), state->key.get()) != 1) {
-    return badKey(path, fmt::format("is not that of the first certificate, {}",
+    return badKey(path, fmt::format("does not belong to the first certificate, {}",
                                     subjectOf(chain.certificates.front().get())));
   }
   for (const Certificate &each : chain.certificates) {
@@ -85,7 +85,8 @@ Result<std::string> Signer::sign(const Manifest &manifest) const {
                      &size, bytes, text.size()) == 1;
   if (!isSigned) {
     return Status::error(ErrorId::BadSigningKey,
-                         fmt::format("the key cannot sign: {}", lastProblem()), "make another key");
+                         fmt::format("the key cannot sign: {}", lastProblem()),
+                         "create another key");
   }
   bundle.signature.resize(size);
   bundle.fingerprint = fingerprintOf(state->key.get());

@@ -25,9 +25,8 @@ constexpr int kMinSecurity = 2;
 constexpr size_t kShownDigits = 16;
 
 Status untrusted(std::string_view why) {
-  return Status::error(
-      ErrorId::SignatureMissing, why,
-      "trust its key or authority, or have the model signed by one that is trusted");
+  return Status::error(ErrorId::SignatureMissing, why,
+                       "trust its key or authority, or have the model signed by a trusted one");
 }
 
 std::string describe(const Bundle &bundle) {
@@ -37,8 +36,7 @@ std::string describe(const Bundle &bundle) {
                : fmt::format("key {}", bundle.fingerprint.substr(0, kShownDigits));
   }
   Certificate first = certificateOf(bundle.certificates.front());
-  return first ? fmt::format("certificate {}", subjectOf(first.get()))
-               : "a certificate that is damaged";
+  return first ? fmt::format("certificate {}", subjectOf(first.get())) : "a damaged certificate";
 }
 
 bool isSignatureOf(EVP_PKEY *key, const char *hash, std::string_view signature,
@@ -76,8 +74,7 @@ Result<Certificate> checkChain(const Bundle &bundle, X509_STORE *authorities) {
   for (const std::string &der : bundle.certificates) {
     chain.push_back(certificateOf(der));
     if (!chain.back()) {
-      return Status::error(ErrorId::SignatureWrong,
-                           "the signature has a certificate that is damaged",
+      return Status::error(ErrorId::SignatureWrong, "the signature has a damaged certificate",
                            "sign the model again with `tenon sign`");
     }
     sk_X509_push(others.get(), chain.back().get());
@@ -93,7 +90,7 @@ Result<Certificate> checkChain(const Bundle &bundle, X509_STORE *authorities) {
         fmt::format("the signature is by {}, which is not trusted: {}", describe(bundle), reason));
   }
   if (!isForSigning(chain.front().get())) {
-    return untrusted(fmt::format("the signature is by {}, which is not meant for signing code",
+    return untrusted(fmt::format("the signature is by {}, which is not meant for code signing",
                                  describe(bundle)));
   }
   return std::move(chain.front());
@@ -176,11 +173,12 @@ Result<Verified> Trust::verify(std::string_view text) const {
   return isNobodys
              ? untrusted(
                    fmt::format("the signature is by {}, which is not trusted", describe(bundle)))
-             : Status::error(ErrorId::SignatureWrong,
-                             fmt::format("the signature by {} is not of what it stands at: one of "
-                                         "the two was changed",
-                                         describe(bundle)),
-                             "take the model and its signature from where they come from again");
+             : Status::error(
+                   ErrorId::SignatureWrong,
+                   fmt::format(
+                       "the signature by {} does not match the model: one of the two has changed",
+                       describe(bundle)),
+                   "get the model and its signature from their source again");
 }
 
 Result<Verified> describeBundle(std::string_view text) {

@@ -54,7 +54,7 @@ template <typename Work> tenon_status *alone(const tenon_session *session, const
     }
     if (session->isInUse.test_and_set(std::memory_order_acquire)) {
       return Status::error(
-          ErrorId::RunSessionInUse, "another thread uses this session",
+          ErrorId::RunSessionInUse, "another thread is using this session",
           "make a session for each thread; sessions of one engine run at the same time");
     }
     struct Release {
@@ -96,7 +96,7 @@ Status describePort(const std::vector<Port> &ports,
                     const std::vector<tenon::engine::PortRanges> &ranges, size_t index,
                     tenon_port_info *info) {
   if (!info || index >= ports.size()) {
-    return badArgument(info ? strCat("port ", index, " was asked for; there are ", ports.size())
+    return badArgument(info ? strCat("port ", index, " was asked for, but there are ", ports.size())
                             : std::string("the place for the port is null"));
   }
   return fillStruct({0, ports[index].name.c_str(), static_cast<tenon_dtype>(ports[index].dtype),

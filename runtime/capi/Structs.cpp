@@ -30,7 +30,7 @@ Status readStruct(const void *from, void *to, size_t size) {
   const char *bytes = static_cast<const char *>(from);
   if (given > size &&
       std::any_of(bytes + size, bytes + given, [](char byte) { return byte != 0; })) {
-    return badArgument("a struct asks for something that this release of Tenon does not have");
+    return badArgument("a struct requests something that this release of Tenon does not support");
   }
   std::memcpy(to, from, std::min(given, size));
   return Status::ok();

@@ -42,7 +42,7 @@ constexpr TypePair kTypes[] = {
 
 Status countError(const char *kind, size_t given, size_t expected) {
   return Status::error(ErrorId::RunInputCount,
-                       strCat(given, " ", kind, " were given; the engine has ", expected),
+                       strCat(given, " ", kind, " were given, but the engine has ", expected),
                        "pass one tensor for each, in the engine's order");
 }
 
@@ -61,8 +61,8 @@ public:
     if (!isType) {
       return Status::error(ErrorId::WrongTensorType,
                            strCat(kind, " '", port.name, "' is of type ", nameOf(port.dtype),
-                                  "; the tensor has type code ", int(tensor.type_code), " with ",
-                                  int(tensor.type_bits), " bits"),
+                                  ", but the tensor has type code ", int(tensor.type_code),
+                                  " with ", int(tensor.type_bits), " bits"),
                            "convert the tensor");
     }
     if (tensor.rank < 0 || (tensor.rank != 0 && !tensor.dims)) {
@@ -77,7 +77,7 @@ public:
     }
     return isKnown ? Status::ok()
                    : error(strCat("it lies on device ", tensor.device_type, ":", tensor.device_id,
-                                  "; the engine is on ",
+                                  ", but the engine is on ",
                                   gpu ? strCat("GPU ", *gpu) : std::string("the CPU")));
   }
 
@@ -151,9 +151,9 @@ Status bindOutputs(const runtime::Session &session, std::span<const tenon_tensor
     if (!std::ranges::equal(reader.dims(), session.outputDims(i))) {
       return Status::error(ErrorId::RunBadBinding,
                            strCat("output '", ports[i].name, "' has dims ",
-                                  formatDims(session.outputDims(i)), "; the tensor has ",
+                                  formatDims(session.outputDims(i)), ", but the tensor has ",
                                   formatDims(reader.dims())),
-                           "pass a tensor of these dims");
+                           "pass a tensor with these dims");
     }
     bindings.push_back({reader.data(), session.outputBytes(i), reader.place()});
   }

@@ -97,7 +97,7 @@ private:
 
 Status noVariant(std::string_view message, const Machine &machine) {
   return Status::error(ErrorId::EngineNoVariant,
-                       strCat(message, "; this machine runs ", machine.describe()),
+                       strCat(message, ", but this machine runs ", machine.describe()),
                        "compile the model with --target for this machine");
 }
 
@@ -112,7 +112,7 @@ Result<size_t> forcedVariant(std::span<const engine::Variant> variants, const st
       return i;
     }
     return machine.problem().isOk()
-               ? noVariant(strCat("the variant '", level, "' was asked for"), machine)
+               ? noVariant(strCat("the variant '", level, "' was requested"), machine)
                : machine.problem();
   }
   return Status::error(

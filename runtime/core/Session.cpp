@@ -17,7 +17,7 @@ namespace {
 
 Status countError(const char *kind, size_t given, size_t expected) {
   return Status::error(ErrorId::RunInputCount,
-                       strCat(given, " ", kind, " were given; the engine has ", expected),
+                       strCat(given, " ", kind, " were given, but the engine has ", expected),
                        "pass one tensor for each, in the engine's order");
 }
 
@@ -58,7 +58,7 @@ struct Session::Impl {
     if (dims.size() != port.dims.size()) {
       return Status::error(ErrorId::RunInputRank,
                            strCat("input '", port.name, "' has dims ", formatDims(dims),
-                                  " of rank ", dims.size(), "; the engine takes rank ",
+                                  " of rank ", dims.size(), ", but the engine expects rank ",
                                   port.dims.size()),
                            "pass the tensor with this rank");
     }
@@ -203,7 +203,7 @@ RunInfo Session::info() const {
 namespace {
 
 Status nothingToTime() {
-  return Status::error(ErrorId::BadArgument, "no run was made that could be timed",
+  return Status::error(ErrorId::BadArgument, "no run has been made that could be timed",
                        "run the session first");
 }
 

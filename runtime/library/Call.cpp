@@ -87,7 +87,7 @@ Result<engine::MatmulCall> decodeMatmul(Bytes call) {
   fields.read(hint, 0);
   result.hint = {hint[0], hint[1], hint[2], hint[3], hint[4]};
   return fields.isDone() ? Result<engine::MatmulCall>(result)
-                         : malformed("the descriptor is not one of a matrix product");
+                         : malformed("the descriptor does not describe a matmul");
 }
 
 Result<engine::ScaledMatmulCall> decodeScaledMatmul(Bytes call) {
@@ -103,7 +103,7 @@ Result<engine::ScaledMatmulCall> decodeScaledMatmul(Bytes call) {
   }
   fields.read(result.factor);
   return fields.isDone() ? Result<engine::ScaledMatmulCall>(result)
-                         : malformed("the descriptor is not one of a product of 8-bit floats");
+                         : malformed("the descriptor does not describe a matmul of 8-bit floats");
 }
 
 Result<engine::ConvCall> decodeConv(Bytes call) {
@@ -125,7 +125,7 @@ Result<engine::ConvCall> decodeConv(Bytes call) {
   fields.read(result.padBefore, 0);
   fields.read(result.padAfter, 0);
   return fields.isDone() ? Result<engine::ConvCall>(result)
-                         : malformed("the descriptor is not one of a convolution");
+                         : malformed("the descriptor does not describe a convolution");
 }
 
 Result<engine::AttentionCall> decodeAttention(Bytes call) {
@@ -137,7 +137,7 @@ Result<engine::AttentionCall> decodeAttention(Bytes call) {
   fields.read(result.hasMask);
   fields.read(result.scale);
   return fields.isDone() ? Result<engine::AttentionCall>(result)
-                         : malformed("the descriptor is not one of attention");
+                         : malformed("the descriptor does not describe attention");
 }
 
 Status checkSizes(std::span<const int64_t> sizes, size_t count) {

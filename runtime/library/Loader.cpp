@@ -121,7 +121,7 @@ Result<OpenLibrary> openLibrary(const LibraryName &library, const std::string &f
                        strCat(library.name, ": ", library.files.front(),
                               problem.empty() ? " was not found" : " cannot be loaded: " + problem),
                        strCat("install it with 'pip install ", library.package,
-                              "', or give the folder that holds it"));
+                              "', or give the folder that contains it"));
 }
 
 void *findSymbol(const OpenLibrary &library, const char *symbol) {

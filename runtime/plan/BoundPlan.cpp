@@ -69,23 +69,23 @@ public:
     TENON_TRY(bindInstructions());
     bool fits = out.scratchBytes == scratchRoom;
     out.scratchBytes = scratchRoom;
-    return fits ? Status::ok() : sizeError("a launch needs more scratch than there was laid out");
+    return fits ? Status::ok() : sizeError("a launch needs more scratch memory than was laid out");
   }
 
   Status bindSize(uint32_t index, int64_t count) {
     const Symbol &symbol = plan.symbols[index];
     std::optional<int64_t> most = engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
     if (!most || count < 0 || count > *most) {
-      return sizeError(strCat("'", symbol.name, "' is ", count, ", outside of its bounds"));
+      return sizeError(strCat("'", symbol.name, "' is ", count, ", outside its bounds"));
     }
     out.symbols[index] = count;
     out.knownSymbols = index + 1;
     TENON_TRY(engine::checkConstraints(plan, out.symbols, out.knownSymbols));
     if (count < symbol.min || count > symbol.max) {
       return Status::error(ErrorId::RunConstraint,
-                           strCat("'", symbol.name, "' is ", count, "; the engine takes ",
+                           strCat("'", symbol.name, "' is ", count, ", but the engine accepts ",
                                   symbol.min, " to ", symbol.max),
-                           "the model does not allow what the data of this run selects");
+                           "the data of this run selects something that the model does not allow");
     }
     return runAgain();
   }
@@ -137,8 +137,9 @@ private:
         return Status::error(
             ErrorId::RunInputDim,
             strCat("input '", plan.inputs[symbol.input].name, "' has ", dim, " in dim ", symbol.dim,
-                   " ('", symbol.name, "'); the engine takes ", symbol.min, " to ", symbol.max),
-            dim == 0 ? "where every output is empty 0 is taken too; for others compile with "
+                   " ('", symbol.name, "'), but the engine accepts ", symbol.min, " to ",
+                   symbol.max),
+            dim == 0 ? "where every output is empty, 0 is accepted too; for others compile with "
                        "--shape and a range from 0"
                      : "pass dims in this range, or compile with a wider --shape range");
       }
@@ -209,7 +210,7 @@ private:
     if (plan.exprs.constantValue(expected)) {
       return Status::error(ErrorId::RunInputDim,
                            strCat("input '", port.name, "' has ", given, " in dim ", dim,
-                                  "; the engine takes ", value(expected)),
+                                  ", but the engine accepts ", value(expected)),
                            "pass this dim, or compile with a range for it");
     }
     std::vector<std::string> names;

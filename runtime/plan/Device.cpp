@@ -32,10 +32,10 @@ Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction)
                          "check the divisors among the inputs");
   case TENON_KERNEL_CONSTRAINT:
     return Status::error(ErrorId::RunConstraint,
-                         where + "the inputs contradict this: " + launch.constraint,
-                         "give inputs for which it holds; seeded ones are set by --fill");
+                         where + "the inputs violate this condition: " + launch.constraint,
+                         "give inputs that meet it; --fill sets seeded ones");
   case TENON_KERNEL_OUT_OF_BOUNDS:
-    return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside of its buffers",
+    return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside its buffers",
                          "report it with the model and the dims of the inputs");
   default:
     return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),

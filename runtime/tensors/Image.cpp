@@ -43,7 +43,7 @@ struct Picture {
 
 Status badPicture(const std::string &path, std::string_view why) {
   return Status::error(ErrorId::BadTensorFile,
-                       fmt::format("{}: not a picture that can be read: {}", path, why),
+                       fmt::format("{}: the picture cannot be decoded: {}", path, why),
                        "pass a PNG, JPEG, PPM or PGM file");
 }
 
@@ -63,7 +63,7 @@ struct Size {
 /// The size of a picture that is whole, before anything is unpacked.
 Result<Size> sizeOf(const std::string &path, Bytes bytes) {
   if (!isWholePicture(bytes)) {
-    return badPicture(path, "it is no PNG, JPEG, PPM or PGM file, or damaged or cut off");
+    return badPicture(path, "it is not a PNG, JPEG, PPM or PGM file, or is damaged or truncated");
   }
   int width = 0;
   int height = 0;
@@ -99,8 +99,7 @@ Result<Picture> unpack(const std::string &path, Bytes bytes, int64_t channels) {
 Status needs(const std::string &path, std::string_view what) {
   return Status::error(ErrorId::ImageNeedsPreprocessing, fmt::format("{}: {}", path, what),
                        "give --mean, --std and --layout (and --resize for pictures of another "
-                       "size), as the model was "
-                       "trained with");
+                       "size), as in training");
 }
 
 /// The value for a channel of a list with one for each channel or one for all.
@@ -111,7 +110,7 @@ double channelValue(const std::vector<double> &values, int64_t channel) {
 Status checkComplete(const std::string &path, const Preprocessing &preprocessing,
                      int64_t channels) {
   if (preprocessing.mean.empty() || preprocessing.deviation.empty() || !preprocessing.layout) {
-    return needs(path, "the model does not say how a picture becomes its input");
+    return needs(path, "the model does not specify the preprocessing of pictures");
   }
   for (const std::vector<double> *values : {&preprocessing.mean, &preprocessing.deviation}) {
     if (values->size() != 1 && static_cast<int64_t>(values->size()) != channels) {
@@ -230,15 +229,16 @@ Result<Steps> planSteps(const std::string &path, Bytes bytes, const Preprocessin
   if (dims.size() != 4 || !isFloating(dtype)) {
     return Status::error(
         ErrorId::BadArgument,
-        fmt::format("{}: a picture fits an input of 4 floating-point dimensions only", path));
+        fmt::format("{}: a picture fits only inputs of 4 floating-point dimensions", path));
   }
   Steps steps;
   steps.isNchw = preprocessing.layout != ImageLayout::Nhwc;
   steps.channels = dims[steps.isNchw ? 1 : 3];
   TENON_TRY(checkComplete(path, preprocessing, steps.channels));
   if (steps.channels != 1 && steps.channels != 3) {
-    return needs(path, fmt::format("in layout {} the input has {} channels, a picture 1 or 3",
-                                   steps.isNchw ? "nchw" : "nhwc", steps.channels));
+    return needs(path,
+                 fmt::format("in layout {} the input has {} channels, but a picture has 1 or 3",
+                             steps.isNchw ? "nchw" : "nhwc", steps.channels));
   }
   TENON_ASSIGN(Size own, sizeOf(path, bytes));
   steps.resized = sizeBeforeCrop(preprocessing, own);
@@ -246,7 +246,7 @@ Result<Steps> planSteps(const std::string &path, Bytes bytes, const Preprocessin
   for (int64_t side :
        {steps.resized.height, steps.resized.width, steps.cropped.height, steps.cropped.width}) {
     if (side < 1 || side > STBI_MAX_DIMENSIONS) {
-      return needs(path, fmt::format("size and crop give a picture {} pixels long", side));
+      return needs(path, fmt::format("size and crop make a picture {} pixels long", side));
     }
   }
   if (steps.cropped.height > steps.resized.height || steps.cropped.width > steps.resized.width) {
@@ -261,7 +261,7 @@ Result<Steps> planSteps(const std::string &path, Bytes bytes, const Preprocessin
   bool fits =
       steps.final.height == steps.cropped.height && steps.final.width == steps.cropped.width;
   if (!fits && !preprocessing.resize) {
-    return needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}",
+    return needs(path, fmt::format("the picture has {}x{} pixels, but the input has {}x{}",
                                    steps.cropped.width, steps.cropped.height, width, height));
   }
   return steps;

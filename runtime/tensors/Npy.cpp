@@ -144,7 +144,7 @@ Result<NpyHeader> parseNpyHeader(Bytes start, const std::string &where) {
   std::optional<std::vector<int64_t>> dims = parseShape(*shape);
   std::optional<int64_t> size = dims ? byteSize(*dtype, *dims) : std::nullopt;
   if (!size) {
-    return badFile(where, "its shape is not one of an array");
+    return badFile(where, "its shape is not valid");
   }
   return NpyHeader{*dtype, std::move(*dims), start.size() - data.size(),
                    static_cast<size_t>(*size)};
@@ -154,7 +154,7 @@ Result<Tensor> parseNpy(Bytes bytes, const std::string &where) {
   TENON_ASSIGN(NpyHeader header, parseNpyHeader(bytes, where));
   Bytes data = bytes.subspan(header.bytes);
   if (header.dataBytes != data.size()) {
-    return badFile(where, "the size of its data does not fit its shape");
+    return badFile(where, "the size of its data does not match its shape");
   }
   TENON_ASSIGN(Tensor tensor, Tensor::create("", header.dtype, std::move(header.dims)));
   if (!data.empty()) {

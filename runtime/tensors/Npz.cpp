@@ -28,7 +28,8 @@ Result<Tensor> readEntry(const zip::Archive &archive, const Entry &entry, const 
   }
   TENON_ASSIGN(NpyHeader header, parseNpyHeader(start, fmt::format("{}: {}", path, entry.name)));
   if (header.dataBytes != entry.unpacked - header.bytes) {
-    return archive.bad(fmt::format("{}: the size of its data does not fit its shape", entry.name));
+    return archive.bad(
+        fmt::format("{}: the size of its data does not match its shape", entry.name));
   }
   constexpr std::string_view kSuffix = ".npy";
   std::string name = entry.name.substr(0, entry.name.size() -

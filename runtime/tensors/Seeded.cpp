@@ -42,7 +42,7 @@ double unitAt(uint64_t state, int64_t index) {
 Status dimError(const Port &port, size_t dim, int64_t want, int64_t have) {
   return Status::error(
       ErrorId::RunInputDim,
-      fmt::format("dim {} of input '{}' is {} in the engine, {} was asked for", dim, port.name,
+      fmt::format("dim {} of input '{}' is {} in the engine, but {} was requested", dim, port.name,
                   have, want),
       fmt::format("unless the model fixes dim {}, compile with a range for it in --shape {}:…", dim,
                   port.name));
@@ -86,8 +86,8 @@ Status requestShape(const Plan &plan, const ShapeArgument &shape,
   }
   if (port->dims.size() != shape.dims.size()) {
     return Status::error(ErrorId::RunInputRank,
-                         fmt::format("input '{}' has {} dimensions, --shape gives {}", port->name,
-                                     port->dims.size(), shape.dims.size()),
+                         fmt::format("input '{}' has {} dimensions, but --shape gives {}",
+                                     port->name, port->dims.size(), shape.dims.size()),
                          "tenon inspect shows the dimensions of each input");
   }
   for (size_t dim = 0; dim < shape.dims.size(); ++dim) {
@@ -109,9 +109,9 @@ Status checkAsked(const Plan &plan, std::span<const ShapeArgument> shapes,
       if (!asked.keep && asked.min == asked.max && asked.min != dims[index][dim]) {
         return Status::error(
             ErrorId::RunInputMismatch,
-            fmt::format("--shape gives dim {} of input '{}' the size {}, which the other "
-                        "dims make {}",
-                        dim, shape.input, asked.min, dims[index][dim]),
+            fmt::format(
+                "--shape gives dim {} of input '{}' the size {}, but the other dims make it {}",
+                dim, shape.input, asked.min, dims[index][dim]),
             "tenon inspect shows which dims depend on each other");
       }
     }
@@ -188,9 +188,9 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
     // A run may be empty; whether this one can be, the session says.
     if ((value < symbol.min && value != 0) || value > symbol.max) {
       return Status::error(ErrorId::RunInputDim,
-                           fmt::format("dim '{}' is to be {}; the engine takes {} to {}",
+                           fmt::format("dim '{}' is to be {}, but the engine accepts {} to {}",
                                        symbol.name, value, symbol.min, symbol.max),
-                           "ask for a size in this range, or compile with a wider one in --shape");
+                           "request a size in this range, or compile with a wider one in --shape");
     }
     values.push_back(value);
   }
@@ -199,8 +199,8 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
       std::none_of(asked.begin(), asked.end(), [](const auto &value) { return value.has_value(); });
   if (isFree && !engine::satisfyConstraints(plan, values)) {
     return Status::error(ErrorId::RunShapeConstraint,
-                         "no small sizes satisfy what the model needs of its inputs",
-                         "give the dims with --shape; tenon inspect lists the constraints");
+                         "no small sizes meet the model's conditions on its inputs",
+                         "give the dims with --shape; tenon inspect lists the conditions");
   }
   std::vector<std::vector<int64_t>> result;
   for (uint32_t input = 0; input < plan.inputs.size(); ++input) {
@@ -214,7 +214,7 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
         return Status::error(
             ErrorId::RunInputDim,
             fmt::format("input '{}' has no valid size for these dimensions", port.name),
-            "ask for smaller dimensions");
+            "request smaller dimensions");
       }
       dims.push_back(*value);
     }

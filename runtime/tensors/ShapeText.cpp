@@ -83,7 +83,7 @@ Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::st
     TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
     for (const ShapeArgument &other : shapes) {
       if (other.input == shape.input) {
-        return badShape(text, fmt::format("another --shape is for '{}' too", shape.input));
+        return badShape(text, fmt::format("there is already a --shape for '{}'", shape.input));
       }
     }
     shapes.push_back(std::move(shape));

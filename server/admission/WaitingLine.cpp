@@ -31,11 +31,12 @@ Status WaitingLine::admit(uint64_t priority, const std::string &model) const {
     most = own;
     whose = policies.priorityLevels > 0 ? fmt::format(" with priority {}", priority) : "";
   }
-  return waiting < most ? Status::ok()
-                        : Status::error(ErrorId::QueueFull,
-                                        fmt::format("{} requests{} wait for model '{}' already",
-                                                    waiting, whose, model),
-                                        "send fewer at once, or try again later");
+  return waiting < most
+             ? Status::ok()
+             : Status::error(ErrorId::QueueFull,
+                             fmt::format("{} requests{} are already waiting for model '{}'",
+                                         waiting, whose, model),
+                             "send fewer requests at once, or try again later");
 }
 
 void WaitingLine::push(const Pointer &request, uint64_t ownTimeout) {
@@ -67,10 +68,9 @@ void WaitingLine::timeOut(const Pointer &request, std::chrono::microseconds wait
   if (waited && !policies.policyOf(request->priority).rejectsLate) {
     insert(request, true, false);
   } else if (waited) {
-    onLate(request,
-           Status::error(
-               ErrorId::RequestTimedOut,
-               fmt::format("the request waited longer than its time-out of {} µs", wait.count())));
+    onLate(request, Status::error(ErrorId::RequestTimedOut,
+                                  fmt::format("the request waited longer than its timeout of {} µs",
+                                              wait.count())));
   }
 }
 

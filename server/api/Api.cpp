@@ -15,12 +15,10 @@ namespace {
 
 std::string describeConnections(const ConnectionCounts &counts) {
   return fmt::format(
-      "# HELP tenon_connections Connections that are open.\n"
-      "# TYPE tenon_connections gauge\ntenon_connections {}\n"
-      "# HELP tenon_connections_beyond_limit_total Connections that came while there "
-      "were --max-connections: they may ask for health alone.\n"
-      "# TYPE tenon_connections_beyond_limit_total counter\n"
-      "tenon_connections_beyond_limit_total {}\n",
+      "# HELP tenon_connections Open connections.\n# TYPE tenon_connections "
+      "gauge\ntenon_connections {}\n# HELP tenon_connections_beyond_limit_total Connections "
+      "accepted beyond --max-connections; they can only ask for health.\n# TYPE "
+      "tenon_connections_beyond_limit_total counter\ntenon_connections_beyond_limit_total {}\n",
       counts.open, counts.beyondLimit);
 }
 
@@ -56,8 +54,8 @@ struct Api::Operations {
   static void load(Api &api, const Question &asked, std::string_view, OnAnswer onAnswer) {
     if (asked.hasSettings) {
       onAnswer(Status::error(ErrorId::NotServed,
-                             "a load takes no configuration and no files from the request",
-                             "put them into the folder of the model, then load it"));
+                             "a load request cannot contain a configuration or files",
+                             "put them in the model's folder, then load the model"));
       return;
     }
     api.models.catalog.load(asked.model, onStatus(std::move(onAnswer)));
@@ -116,8 +114,7 @@ struct Api::Operations {
                      [onAnswer](Result<std::string> text) { onAnswer(toAnswer(std::move(text))); });
   }
   static Status noRegistry() {
-    return Status::error(ErrorId::NotServed,
-                         "the models come from a folder, which keeps no history",
+    return Status::error(ErrorId::NotServed, "the models come from a folder, which has no history",
                          "serve registry:NAME@ALIAS");
   }
   /// Answers once the version's ports are known.
@@ -137,7 +134,7 @@ struct Api::Operations {
   static Result<Answer> server(const Call &call) { return describeServer(call.api.version); }
   static Status checkVersion(const std::shared_ptr<Version> &version) {
     return version ? version->readiness()
-                   : Status::error(ErrorId::NoSuchModel, "the request names no model");
+                   : Status::error(ErrorId::NoSuchModel, "the request does not name a model");
   }
   static Result<Answer> modelReady(const Call &call) {
     if (call.version && call.api.models.catalog.isDraining()) {
@@ -181,16 +178,16 @@ struct Api::Operations {
   }
   static Result<Answer> trace(const Call &call) {
     return call.asked.hasSettings || call.asked.operation == Operation::SetTraceSetting
-               ? cannotBeSet("tracing cannot be set")
+               ? cannotBeSet("tracing settings cannot be changed")
                : Result<Answer>(describeTraceSetting());
   }
   static Result<Answer> logging(const Call &call) {
     return call.asked.hasSettings || call.asked.operation == Operation::SetLogging
-               ? cannotBeSet("logging cannot be set while the server runs")
+               ? cannotBeSet("logging settings cannot be changed while the server runs")
                : Result<Answer>(describeLogging());
   }
   static Result<Answer> cannotBeSet(std::string_view what) {
-    return Status::error(ErrorId::NotServed, what, "the server's log goes to its stderr");
+    return Status::error(ErrorId::NotServed, what, "the server logs to stderr");
   }
   static Result<Answer> regions(const Call &) { return regionsNotServed(); }
 };

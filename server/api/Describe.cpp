@@ -340,7 +340,7 @@ Result<Traffic> parseTraffic(std::string_view text) {
   Json value;
   TENON_TRY(parseRequestJson(text.empty() ? "{}" : text, value));
   if (!value.is_object()) {
-    return bad("a split of traffic is not an object");
+    return bad("a traffic split is not an object");
   }
   Traffic traffic;
   for (const auto &[key, member] : value.items()) {
@@ -348,16 +348,16 @@ Result<Traffic> parseTraffic(std::string_view text) {
       for (const auto &[version, weight] : member.items()) {
         std::optional<int64_t> number = versionNumber(version);
         if (!number || !weight.is_number_integer()) {
-          return bad(fmt::format("the weight of version '{}' is not a whole number of a version",
-                                 version.substr(0, 64)));
+          return bad(
+              fmt::format("the weight of version '{}' is not a whole number or not for a version",
+                          version.substr(0, 64)));
         }
         traffic.weights[*number] = weight.get<int64_t>();
       }
     } else if (key == "shadow" && member.is_string() && versionNumber(member.get<std::string>())) {
       traffic.shadow = versionNumber(member.get<std::string>());
     } else {
-      return bad(
-          fmt::format("'{}' is neither the weights of versions nor a shadow", key.substr(0, 64)));
+      return bad(fmt::format("'{}' is neither 'weights' nor 'shadow'", key.substr(0, 64)));
     }
   }
   return traffic;

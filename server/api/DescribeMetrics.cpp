@@ -30,7 +30,7 @@ public:
   }
 
   void outcomes() {
-    head("tenon_requests_total", "counter", "Requests by how they ended.");
+    head("tenon_requests_total", "counter", "Requests by outcome.");
     each([&](const Version &version, const std::string &labels) {
       const VersionStatistics &counted = *version.statistics;
       const std::pair<std::string_view, uint64_t> rows[] = {
@@ -47,8 +47,8 @@ public:
 
   void memory() {
     head("tenon_model_bytes", "gauge",
-         "Memory that the version takes on its device: its engine's file, or on a GPU its weights, "
-         "and what its sessions hold; 0 where it is not loaded.");
+         "Memory of a version on its device: its engine file, or its weights on a GPU, and its "
+         "sessions; 0 if it is not loaded.");
     each([&](const Version &version, const std::string &labels) {
       fmt::format_to(
           std::back_inserter(text), "tenon_model_bytes{{{},device=\"{}\",worker=\"{}\"}} {}\n",
@@ -124,43 +124,43 @@ private:
 std::string describeMetrics(const ModelServer &models) {
   MetricsText metrics(models);
   metrics.outcomes();
-  metrics.family("tenon_inferences_total", "counter", "Rows of batches that were computed.",
+  metrics.family("tenon_inferences_total", "counter", "Rows computed in batches.",
                  [](const Version &version) { return version.statistics->inferences; });
   metrics.family("tenon_executions_total", "counter", "Runs of the model.",
                  [](const Version &version) { return version.statistics->executions; });
-  metrics.family("tenon_queue_length", "gauge", "Requests that wait.",
+  metrics.family("tenon_queue_length", "gauge", "Requests waiting in the queue.",
                  [](const Version &version) { return version.scheduler->waiting(); });
-  metrics.family("tenon_requests_running", "gauge", "Requests that instances of the model run.",
+  metrics.family("tenon_requests_running", "gauge", "Requests that instances are running.",
                  [](const Version &version) { return version.scheduler->running(); });
-  metrics.family("tenon_model_ready", "gauge", "Whether the version takes requests.",
+  metrics.family("tenon_model_ready", "gauge", "Whether the version accepts requests.",
                  [](const Version &version) { return version.isServing() ? 1 : 0; });
   metrics.memory();
-  metrics.histograms("tenon_request_seconds", "From the arrival of a request to its reply.",
+  metrics.histograms("tenon_request_seconds", "Time from the arrival of a request to its reply.",
                      {{"", &VersionStatistics::request}});
   metrics.histograms("tenon_stage_seconds",
-                     "Time of a request in a stage: queue, copy_in, compute, copy_out.",
+                     "Time that a request spends in a stage: queue, copy_in, compute, copy_out.",
                      {{"queue", &VersionStatistics::queue},
                       {"copy_in", &VersionStatistics::copyIn},
                       {"compute", &VersionStatistics::compute},
                       {"copy_out", &VersionStatistics::copyOut}});
   metrics.devices("tenon_memory_budget_bytes", "gauge",
-                  "What loaded models may take together on a device; 0: any.",
+                  "Memory budget for loaded models on a device; 0: no limit.",
                   [&](const Device &device) { return models.catalog.residency.budget(device); });
   if (const MemoryBudget *memory = models.catalog.residency.requestMemory()) {
     metrics.number("tenon_request_memory_bytes",
-                   "What all requests hold: bodies, tensors and replies.", memory->held());
-    metrics.number("tenon_request_memory_limit_bytes", "What they may hold.", memory->limit());
+                   "Memory held by all requests: bodies, tensors and replies.", memory->held());
+    metrics.number("tenon_request_memory_limit_bytes", "Limit of the memory held by requests.",
+                   memory->limit());
   }
   metrics.devices("tenon_evictions_total", "counter",
-                  "Models that were taken out of the memory of a device for others.",
+                  "Models evicted from a device to make room for others.",
                   [&](const Device &device) { return models.catalog.residency.evictions(device); });
-  metrics.workers("tenon_worker_starts_total", "counter", "Starts of a worker process.",
+  metrics.workers("tenon_worker_starts_total", "counter", "Starts of worker processes.",
                   [](const WorkerSlot &slot) { return slot.starts(); });
-  metrics.workers("tenon_worker_losses_total", "counter",
-                  "Ends of a worker process that nobody asked for.",
+  metrics.workers("tenon_worker_losses_total", "counter", "Unexpected ends of worker processes.",
                   [](const WorkerSlot &slot) { return slot.losses(); });
   metrics.workers("tenon_worker_process_id", "gauge",
-                  "The number of the process; 0 where there is none.",
+                  "Process id of the worker; 0 if there is none.",
                   [](const WorkerSlot &slot) { return slot.processId(); });
   return std::move(metrics.text);
 }

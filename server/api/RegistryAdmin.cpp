@@ -47,7 +47,7 @@ Result<MoveRequest> parseMove(std::string_view text) {
     }
   }
   if (!isValid) {
-    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias",
+    return Status::error(ErrorId::BadRequest, "the request does not describe a move of an alias",
                          R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
   }
   return move;
@@ -256,7 +256,7 @@ void RegistryAdmin::promote(const std::string &model, std::string_view settings,
                             OnAnswer onAnswer) {
   Result<MoveRequest> asked = parseMove(settings);
   if (asked.isOk() && asked->version == 0) {
-    asked = Status::error(ErrorId::BadRequest, "the request names no version to promote");
+    asked = Status::error(ErrorId::BadRequest, "the request does not name a version to promote");
   }
   if (!asked.isOk()) {
     onAnswer(asked.takeStatus());

@@ -85,7 +85,7 @@ public:
     bool isNumber = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
     return text.empty() || (isNumber && number >= 1 && number <= kMaxPage)
                ? Result<int64_t>(number)
-               : badParameter("'most' is a number from 1 to 1000", "");
+               : badParameter("'most' must be a number from 1 to 1000", "");
   }
 
 private:
@@ -198,7 +198,7 @@ Result<std::string> moveAlias(registry::Registry &registry, const Question &aske
     }
   }
   if (!isValid) {
-    return Status::error(ErrorId::BadRequest, "the request is not one to move an alias",
+    return Status::error(ErrorId::BadRequest, "the request does not describe a move of an alias",
                          R"(for example {"version": 3, "expected": 2, "reason": "more accurate"})");
   }
   TENON_TRY(registry::checkAlias(asked.alias));
@@ -221,7 +221,7 @@ Result<std::string> rules(registry::Registry &registry, const Question &asked,
     bool areTexts = given.is_array() && given.size() <= kMaxRules &&
                     std::ranges::all_of(given, [](const Json &each) { return each.is_string(); });
     if (!areTexts) {
-      return Status::error(ErrorId::BadRequest, "the request is not one to set rules",
+      return Status::error(ErrorId::BadRequest, "the request does not contain rules",
                            R"(for example {"rules": ["top1 >= 85%", "p99 <= champion + 10%"]})");
     }
     TENON_ASSIGN(registry::Terms terms,
@@ -242,8 +242,8 @@ bool isFileName(const std::string &name) {
 
 Status unknownToken() {
   return Status::error(
-      ErrorId::NotAuthenticated, "nobody knows the token of the request",
-      "send 'Authorization: Bearer TOKEN' with one of the server's or the registry's");
+      ErrorId::NotAuthenticated, "the token of the request is unknown",
+      "send 'Authorization: Bearer TOKEN' with a token of the server or of the registry");
 }
 
 Result<std::string> answerRegistry(registry::Registry &registry, const Question &asked,
@@ -266,7 +266,7 @@ Result<std::string> answerRegistry(registry::Registry &registry, const Question 
   case Operation::SetRegistryRules:
     return rules(registry, asked, body);
   default:
-    return Status::error(ErrorId::InternalError, "the operation is none of the registry");
+    return Status::error(ErrorId::InternalError, "the registry has no such operation");
   }
 }
 
@@ -274,8 +274,8 @@ Result<RegistryFile> openRegistryFile(registry::Registry &registry, const Questi
   TENON_ASSIGN(registry::Reference reference, referenceOf(asked));
   TENON_ASSIGN(registry::Version version, registry.find(reference));
   if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                         "its facts are all that is left");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("gc deleted {}", version.text()),
+                         "only its metadata is left");
   }
   TENON_TRY(registry.check(version));
   std::string path = registry.pathOf(version);
@@ -309,11 +309,11 @@ Result<PushCall> parsePush(const Question &asked) {
   }
   if (!call.kind.empty() &&
       std::ranges::find(registry::kKinds, call.kind) == registry::kKinds.end()) {
-    return badParameter("'kind' is model, engine, data, report or tuning", "");
+    return badParameter("'kind' must be model, engine, data, report or tuning", "");
   }
   return isFileName(call.file)
              ? Result<PushCall>(std::move(call))
-             : badParameter("the request names no file",
+             : badParameter("the request does not name a file",
                             "for example ?file=model.tenon, a name without a folder");
 }
 
@@ -327,7 +327,8 @@ Status checkPushed(const PushCall &call, const std::string &path) {
   return difference.empty()
              ? Status::ok()
              : Status::error(ErrorId::BlobMismatch,
-                             fmt::format("what came is not the file that was sent: {}", difference),
+                             fmt::format("the received file differs from the one that was sent: {}",
+                                         difference),
                              "send it again");
 }
 

@@ -63,14 +63,14 @@ Status takeWord(std::string_view key, const std::string &value, const std::strin
                 std::string &to) {
   bool isKnown = value.empty() || std::ranges::find(known, value) != std::end(known);
   to = value;
-  return isKnown ? Status::ok() : badQuery(fmt::format("it knows no such '{}'", key));
+  return isKnown ? Status::ok() : badQuery(fmt::format("the value of '{}' is unknown", key));
 }
 
 Status takeNumber(std::string_view key, const std::string &value, size_t most, size_t &to) {
   std::from_chars_result read = std::from_chars(value.data(), value.data() + value.size(), to);
   return read.ec == std::errc() && read.ptr == value.data() + value.size() && to <= most
              ? Status::ok()
-             : badQuery(fmt::format("'{}' is a number up to {}", key, most));
+             : badQuery(fmt::format("'{}' must be a number up to {}", key, most));
 }
 
 bool isFound(const Model &model, const Version &version, const StatusQuery &query) {
@@ -129,7 +129,7 @@ Result<StatusQuery> parseStatusQuery(std::string_view text) {
     } else if (key == "count") {
       TENON_TRY(takeNumber(key, value, StatusQuery::kMaxRows, query.count));
     } else {
-      return badQuery("it knows no such key");
+      return badQuery("there is no such key");
     }
   }
   return query;

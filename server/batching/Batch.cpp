@@ -137,7 +137,7 @@ void Batch::copy() {
       try {
         problem = store(*request, input, dims, to);
       } catch (const std::bad_alloc &) {
-        problem = Status::error(ErrorId::OutOfMemory, "no memory for the request");
+        problem = Status::error(ErrorId::OutOfMemory, "out of memory for the request");
       }
       if (!problem.isOk()) {
         faulty = request;
@@ -191,7 +191,7 @@ Result<std::vector<TensorPlace>> Batch::readOutputs() const {
     if (!fits) {
       return Status::error(
           ErrorId::NotBatchable,
-          fmt::format("output '{}' has another number of rows or places than its inputs",
+          fmt::format("output '{}' has another number of rows or positions than its inputs",
                       ports[i].name));
     }
   }

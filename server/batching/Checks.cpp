@@ -56,7 +56,7 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
     };
     const ModelPort *port = findPort(ports, each.name);
     if (!port) {
-      return fault("is not one of the engine; " +
+      return fault("is not in the engine; " +
                    didYouMean(each.name, namesOf(ports),
                               fmt::format("it has {}", fmt::join(namesOf(ports), ", "))));
     }
@@ -72,7 +72,7 @@ Status checkConfigPorts(const Version &version, const std::vector<ConfigPort> &c
     }
     if (!fits) {
       return fault(fmt::format("has dims [{}]{}, but the engine has {}", fmt::join(each.dims, ","),
-                               batch ? " besides the batch" : "", rangeText(*port)));
+                               batch ? " without the batch dimension" : "", rangeText(*port)));
     }
   }
   return Status::ok();
@@ -97,7 +97,7 @@ Status badInput(std::string_view name, std::string_view what, std::string_view h
 
 Status checkInput(const RequestInput &input, const ModelPort &port) {
   if (input.dtype != port.dtype) {
-    return badInput(input.name, fmt::format("is {}, but the model takes {}",
+    return badInput(input.name, fmt::format("is {}, but the model expects {}",
                                             protocolName(input.dtype), protocolName(port.dtype)));
   }
   bool fits = input.dims.size() == port.maxDims.size();
@@ -107,13 +107,13 @@ Status checkInput(const RequestInput &input, const ModelPort &port) {
     fits = isEmpty || (input.dims[i] >= port.minDims[i] && input.dims[i] <= port.maxDims[i]);
   }
   if (!fits) {
-    return badInput(input.name, fmt::format("has shape [{}], but the model takes {}",
+    return badInput(input.name, fmt::format("has shape [{}], but the model expects {}",
                                             fmt::join(input.dims, ","), rangeText(port)));
   }
   bool hasOtherBools =
       port.dtype == DType::Bool && std::any_of(input.binary.begin(), input.binary.end(),
                                                [](std::byte b) { return b > std::byte(1); });
-  return hasOtherBools ? badInput(input.name, "holds a boolean that is neither 0 nor 1")
+  return hasOtherBools ? badInput(input.name, "contains a boolean that is neither 0 nor 1")
                        : Status::ok();
 }
 
@@ -146,8 +146,9 @@ Status checkLength(const Version &version, Request &request) {
         continue;
       }
       if (!places.empty() && request.shape[at] != request.length) {
-        return badInput(port.name, fmt::format("has {} places of {}, but another input has {}",
-                                               request.shape[at], port.dims[i], request.length));
+        return badInput(port.name,
+                        fmt::format("has {} positions along {}, but another input has {}",
+                                    request.shape[at], port.dims[i], request.length));
       }
       request.length = request.shape[at];
       request.bucket = std::min(bucketOf(version.config, request.length), port.maxDims[i]);
@@ -189,8 +190,8 @@ Status checkRows(const Version &version, Request &request) {
   if (most > 0 && request.rows > most) {
     return Status::error(
         ErrorId::BadRequestTensor,
-        fmt::format("the batch has {} rows, but the model takes at most {}", request.rows, most),
-        "send several requests");
+        fmt::format("the batch has {} rows, but the model accepts at most {}", request.rows, most),
+        "split it into several requests");
   }
   request.canBatch =
       isBatched(version) && !isEmpty && request.rows > 0 && request.rows < version.batch->maxRows;
@@ -205,18 +206,18 @@ Status checkConfig(const Version &version) {
       if (protocolName(port.dtype).empty()) {
         return Status::error(
             ErrorId::NotServed,
-            fmt::format("'{}' has elements of {}, which the protocol has no name for", port.name,
-                        nameOf(port.dtype)),
-            "convert them to a wider type within the model");
+            fmt::format("'{}' has elements of type {}, for which the protocol has no name",
+                        port.name, nameOf(port.dtype)),
+            "convert them to a wider type in the model");
       }
       bool hasBatch = !port.maxDims.empty() && port.minDims[0] <= 1 &&
                       static_cast<uint64_t>(port.maxDims[0]) >= version.config.maxBatchSize;
       if (version.config.maxBatchSize > 0 && !hasBatch) {
-        return Status::error(
-            ErrorId::BadModelConfig,
-            fmt::format("max_batch_size is {}, but '{}' has the dims {}",
-                        version.config.maxBatchSize, port.name, rangeText(port)),
-            fmt::format("compile with --shape, dim 0 being [1..{}]", version.config.maxBatchSize));
+        return Status::error(ErrorId::BadModelConfig,
+                             fmt::format("max_batch_size is {}, but '{}' has the dims {}",
+                                         version.config.maxBatchSize, port.name, rangeText(port)),
+                             fmt::format("compile with --shape so that dim 0 is [1..{}]",
+                                         version.config.maxBatchSize));
       }
     }
   }
@@ -237,9 +238,9 @@ Status Request::checkPorts() {
   const std::vector<ModelPort> &ports = version->ports.inputs;
   for (const RequestInput &input : payload.inputs) {
     if (!findPort(ports, input.name)) {
-      return badInput(input.name.substr(0, 255), "is not one of the model",
+      return badInput(input.name.substr(0, 255), "is not in the model",
                       didYouMean(input.name.substr(0, 255), namesOf(ports),
-                                 fmt::format("it takes {}", fmt::join(namesOf(ports), ", "))));
+                                 fmt::format("it has {}", fmt::join(namesOf(ports), ", "))));
     }
   }
   for (const ModelPort &port : ports) {
@@ -258,15 +259,14 @@ Status Request::checkPorts() {
     const ModelPort *port = findPort(version->ports.outputs, output.name);
     if (!port) {
       std::vector<std::string> names = namesOf(version->ports.outputs);
-      return Status::error(
-          ErrorId::BadRequestTensor,
-          fmt::format("output '{}' is not one of the model", output.name.substr(0, 255)),
-          didYouMean(output.name.substr(0, 255), names,
-                     fmt::format("it gives {}", fmt::join(names, ", "))));
+      return Status::error(ErrorId::BadRequestTensor,
+                           fmt::format("the model has no output '{}'", output.name.substr(0, 255)),
+                           didYouMean(output.name.substr(0, 255), names,
+                                      fmt::format("it has {}", fmt::join(names, ", "))));
     }
     if (!asked.insert(port).second) {
       return Status::error(ErrorId::BadRequestTensor,
-                           fmt::format("output '{}' is asked for twice", output.name));
+                           fmt::format("output '{}' is requested twice", output.name));
     }
   }
   return hasRows(*version) ? checkRows(*version, *this) : Status::ok();
@@ -293,7 +293,7 @@ std::string describeBatching(const Version &version) {
   }
   const BatchInfo &batch = *version.batch;
   if (batch.batching == BatchInfo::State::Refused) {
-    return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one by one")
+    return Status::error(ErrorId::NotBatchable, batch.reason, "its requests run one at a time")
         .toString();
   }
   std::string padding =
@@ -306,7 +306,7 @@ std::string describeBatching(const Version &version) {
       "requests are batched up to {} rows{}; outputs of seeded rows, alone and batched, {}",
       batch.maxRows, padding,
       batch.difference == 0
-          ? "have equal bits"
+          ? "are bitwise equal"
           : fmt::format("differ by at most {:.2g} of their largest value", batch.difference));
 }
 

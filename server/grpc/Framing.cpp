@@ -55,7 +55,7 @@ Status MessageReader::feed(std::string_view bytes,
         return Status::error(
             ErrorId::RequestTooLarge,
             fmt::format("the message has {} bytes, more than {}", length, maxBytes),
-            "the server's --max-body sets the bound");
+            "the server's --max-body sets this limit");
       }
       message.text.reserve(std::min(length, kMaxReserved));
     }
@@ -72,7 +72,7 @@ Status MessageReader::feed(std::string_view bytes,
 }
 
 Status MessageReader::end() const {
-  return prefixBytes == 0 ? Status::ok() : malformedMessage("it ends before its length");
+  return prefixBytes == 0 ? Status::ok() : malformedMessage("it ends before its stated length");
 }
 
 std::string messagePrefix(uint64_t bytes) {
@@ -104,7 +104,7 @@ Result<std::chrono::nanoseconds> parseTimeout(std::string_view text) {
     }
   }
   return Status::error(ErrorId::BadGrpcMessage, "the call's grpc-timeout is not valid",
-                       "it has up to 8 digits and one of H, M, S, m, u, n");
+                       "it must have up to 8 digits and one of H, M, S, m, u, n");
 }
 
 HeaderFields statusFields(const Status &status) {

@@ -98,7 +98,7 @@ struct Input {
 
 Status addDim(Input &input, int64_t dim) {
   if (dim < 0) {
-    return badTensor(input.tensor.name, "a dimension is below 0");
+    return badTensor(input.tensor.name, "a dimension is negative");
   }
   if (input.tensor.dims.size() == kMaxRank) {
     return badTensor(input.tensor.name, fmt::format("it has more than {} dimensions", kMaxRank));
@@ -139,7 +139,7 @@ Status readInput(pbf_reader reader, Input &input) {
   std::optional<DType> dtype = parseProtocolName(input.datatype);
   if (!dtype) {
     return badTensor(input.tensor.name,
-                     fmt::format("'{}' is not a datatype of a model here", input.datatype));
+                     fmt::format("no model here uses the datatype '{}'", input.datatype));
   }
   input.tensor.dtype = *dtype;
   return countBytes(input.tensor);
@@ -221,7 +221,7 @@ Status readContents(const Input &input, std::string &out) {
   Wire wire = field == 6 ? Wire::fixed32 : field == 7 ? Wire::fixed64 : Wire::varint;
   auto badCount = [&] {
     return badTensor(input.tensor.name,
-                     fmt::format("its contents are other than the {} elements of the shape",
+                     fmt::format("its contents do not have the {} elements of the shape",
                                  input.tensor.bytes / (bitWidth(dtype) / 8)));
   };
   auto add = [&](uint64_t value) {
@@ -231,19 +231,19 @@ Status readContents(const Input &input, std::string &out) {
     return appendInteger(dtype, value, out)
                ? Status::ok()
                : badTensor(input.tensor.name,
-                           fmt::format("element {} is beyond {}",
+                           fmt::format("element {} is larger than {}",
                                        out.size() / (bitWidth(dtype) / 8), input.datatype));
   };
   pbf_reader reader(input.contents.data(), input.contents.size());
   while (reader.next()) {
     if (field == 0 || reader.tag() != field) {
       return badTensor(input.tensor.name,
-                       field == 0 ? fmt::format("{} comes as raw_input_contents", input.datatype)
-                                  : fmt::format("its contents are those of another type than {}",
-                                                input.datatype));
+                       field == 0
+                           ? fmt::format("{} must be sent in raw_input_contents", input.datatype)
+                           : fmt::format("its contents have another type than {}", input.datatype));
     }
     if (reader.wire_type() != Wire::length_delimited && reader.wire_type() != wire) {
-      return malformedMessage("a field has another type than the protocol gives it");
+      return malformedMessage("a field has another type than the protocol specifies");
     }
     if (reader.wire_type() == Wire::varint) {
       TENON_TRY(add(reader.get_uint64()));
@@ -288,7 +288,7 @@ Status placeElements(std::vector<Input> &inputs, const std::vector<std::string_v
     if (elements.size() != tensor.bytes) {
       return badTensor(
           tensor.name,
-          fmt::format("its raw_input_contents have {} bytes, but type and shape take {}",
+          fmt::format("its raw_input_contents have {} bytes, but type and shape need {}",
                       elements.size(), tensor.bytes));
     }
     tensor.binary = std::as_bytes(std::span(elements));

@@ -139,7 +139,7 @@ Result<std::string> answerReflection(std::string_view message) {
   } else if (asked == 5) {
     writeError(reply, kNotFound, "there are no extensions");
   } else {
-    writeError(reply, kUnimplemented, "the request asks for nothing that is known");
+    writeError(reply, kUnimplemented, "the request contains no known question");
   }
   return answer;
 }

@@ -43,7 +43,7 @@ Status badFile(std::string_view what, const std::string &path,
   return Status::error(
       ErrorId::BadCertificate,
       fmt::format("{} '{}' cannot be used: {}", what, path, error.message()),
-      "both are PEM files; the certificate is that of the key, followed by those that signed it");
+      "both must be PEM files; the certificate must match the key and be followed by its chain");
 }
 
 } // namespace

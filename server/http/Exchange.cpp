@@ -29,7 +29,7 @@ constexpr uint64_t kLarge = 1 << 20;
 constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
-  return Status::error(ErrorId::OutOfMemory, fmt::format("no memory for {}", what), hint);
+  return Status::error(ErrorId::OutOfMemory, fmt::format("out of memory for {}", what), hint);
 }
 
 /// Compressed text of the pieces; false where it does not pay: tensors, as a rule, shrink by
@@ -182,7 +182,7 @@ void HttpExchange::run(bool isLittle, std::function<void()> work, std::function<
       work();
     } catch (const std::bad_alloc &) { // the others are served on
       problem = noMemory("the request or its reply",
-                         "send and ask for tensors as binary data, or for fewer at once");
+                         "send and request tensors as binary data, or send fewer at once");
     }
   };
   if (isLittle) {
@@ -232,10 +232,11 @@ Status HttpExchange::readBody(Encoding encoding) {
   if (request.match.operation != Operation::ModelInfer) {
     return body->text.size() <= kMaxSettings
                ? Status::ok()
-               : Status::error(ErrorId::RequestTooLarge,
-                               fmt::format("the body of a request that is no inference has more "
-                                           "than {} bytes",
-                                           kMaxSettings));
+               : Status::error(
+                     ErrorId::RequestTooLarge,
+                     fmt::format(
+                         "the body of a request other than inference has more than {} bytes",
+                         kMaxSettings));
   }
   TENON_ASSIGN(parsed, parseInferRequest(body->text, request.jsonBytes, &server.memory));
   parsed->owner = body;

@@ -59,7 +59,7 @@ void HttpExchange::sendFile() {
 void HttpExchange::beginPush(std::function<void(Status)> then) {
   if (server.pushes >= kMaxPushes) {
     then(Status::error(ErrorId::QueueFull,
-                       fmt::format("{} files are being pushed already", kMaxPushes),
+                       fmt::format("{} files are already being pushed", kMaxPushes),
                        "try again later"));
     return;
   }

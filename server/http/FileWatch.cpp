@@ -48,9 +48,9 @@ boost::asio::awaitable<void> watch(std::shared_ptr<ServerContext> server,
     known = now;
     Status status = read(*server);
     if (status.isOk()) {
-      server->options.log(fmt::format("{} read again, which holds from now on", what));
+      server->options.log(fmt::format("{} reloaded", what));
     } else {
-      server->options.log(fmt::format("{}; what was read before holds", status.toString()),
+      server->options.log(fmt::format("{}; the previous contents stay in use", status.toString()),
                           LogLevel::Error);
     }
   }

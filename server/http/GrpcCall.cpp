@@ -55,7 +55,7 @@ public:
     }
     Status status = reader.end();
     if (status.isOk() && !isStream() && !hasMessage) {
-      status = Status::error(ErrorId::BadGrpcMessage, "the call has no message");
+      status = Status::error(ErrorId::BadGrpcMessage, "the call contains no message");
     }
     if (!status.isOk()) {
       finish(status);
@@ -78,7 +78,7 @@ public:
     if (deadline < now) {
       finish(Status::error(ErrorId::RequestTimedOut, "the call took longer than its grpc-timeout"));
     } else if (awaitsMessage() && progress.deadline(server.options.slowest) < now) {
-      finish(Status::error(ErrorId::ClientTooSlow, "the message did not come in time"));
+      finish(Status::error(ErrorId::ClientTooSlow, "the message did not arrive in time"));
     } else if (watched) {
       notifyHealth();
     }
@@ -133,7 +133,7 @@ private:
     Result<RouteMatch> found =
         stream.field(":method") == "POST"
             ? matchGrpcRoute(stream.field(":path"))
-            : Status::error(ErrorId::NoSuchRoute, "a call of gRPC is a POST");
+            : Status::error(ErrorId::NoSuchRoute, "a gRPC call must be a POST");
     TENON_TRY(checkRights(server.rights(), stream.field("authorization"), found));
     if (!found.isOk()) {
       return found.takeStatus();
@@ -177,8 +177,8 @@ private:
     if (inferences.size() + stream.pendingPieces() >= kMaxReplies) {
       return Status::error(
           ErrorId::QueueFull,
-          fmt::format("the client has not taken {} replies of the stream", kMaxReplies),
-          "read the replies while you send");
+          fmt::format("the client has not read {} replies of the stream", kMaxReplies),
+          "read replies while you send");
     }
     if (match.operation == Operation::Reflection) {
       return reflect(*inference);
@@ -191,9 +191,8 @@ private:
   Status reflect(Inference &inference) {
     constexpr size_t kMaxAsked = 4096; // names are shorter, and what is small needs no pool
     if (inference.message.text.size() > kMaxAsked) {
-      return Status::error(
-          ErrorId::RequestTooLarge,
-          fmt::format("a request of reflection has more than {} bytes", kMaxAsked));
+      return Status::error(ErrorId::RequestTooLarge,
+                           fmt::format("a reflection request has more than {} bytes", kMaxAsked));
     }
     TENON_TRY(readMessage(server, inference, false));
     TENON_ASSIGN(std::string answer, answerReflection(inference.message.text));
@@ -307,11 +306,11 @@ private:
       } else if (inference.message.text.size() > kMaxSettings) {
         return Status::error(
             ErrorId::RequestTooLarge,
-            fmt::format("a message that is no inference has more than {} bytes", kMaxSettings));
+            fmt::format("a message other than inference has more than {} bytes", kMaxSettings));
       }
       return Status::ok();
     } catch (const std::bad_alloc &) {
-      return Status::error(ErrorId::OutOfMemory, "no memory for the request",
+      return Status::error(ErrorId::OutOfMemory, "out of memory for the request",
                            "send fewer requests at once");
     }
   }
@@ -346,8 +345,8 @@ private:
                                           : answer(*inference, result.status());
                                     } catch (const std::bad_alloc &) {
                                       Status status = Status::error(ErrorId::OutOfMemory,
-                                                                    "no memory for the reply",
-                                                                    "ask for fewer outputs");
+                                                                    "out of memory for the reply",
+                                                                    "request fewer outputs");
                                       server.api.replyFailed(*request, status);
                                       finish(status);
                                     }
@@ -435,7 +434,7 @@ private:
     if (status.isOk() && !isWatch && health() == Health::UnknownService) {
       status = Status::error(
           ErrorId::NoSuchModel, "the server has no such service",
-          "services are '' and inference.GRPCInferenceService; ModelReady tells of models");
+          "the services are '' and inference.GRPCInferenceService; ModelReady reports on models");
     }
     if (!status.isOk()) {
       finish(status);

@@ -198,11 +198,10 @@ private:
     bool isChunked = boost::beast::iequals(header[http::field::transfer_encoding], "chunked") &&
                      header.count(http::field::transfer_encoding) == 1;
     if (!coding.empty() && (header.count(http::field::content_length) > 0 || !isChunked)) {
-      return badRequest(
-          "Transfer-Encoding is another than chunked, or stands beside Content-Length");
+      return badRequest("Transfer-Encoding is not chunked, or Content-Length is also given");
     }
     if (header.version() >= 11 && header.count(http::field::host) != 1) {
-      return badRequest("it has no Host, or several");
+      return badRequest("it has no Host header, or several");
     }
     HttpHead head;
     head.method = viewOf(header.method_string());
@@ -225,7 +224,7 @@ private:
     if (request.match.operation == Operation::RegistryPush) {
       return parser.chunked() || parser.content_length() == boost::none ||
                      !request.contentEncoding.empty()
-                 ? badRequest("a push says how long its file is, by Content-Length")
+                 ? badRequest("a push must state the file's length in Content-Length")
              : announced > server.options.maxPush ? pushTooLarge(server.options)
                                                   : Status::ok();
     }
@@ -311,7 +310,7 @@ private:
 
   Status parseFailure(Error error) const {
     if (error == asio::error::operation_aborted) {
-      return Status::error(ErrorId::ClientTooSlow, "the request did not come in time");
+      return Status::error(ErrorId::ClientTooSlow, "the request did not arrive in time");
     }
     if (error == http::error::body_limit) {
       return bodyTooLarge(server.options);

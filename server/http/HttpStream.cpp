@@ -55,7 +55,8 @@ public:
 
   void tick(Clock::time_point now) override {
     if (!isWhole && !stream.hasResponded() && progress.deadline(server.options.slowest) < now) {
-      reply(errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not come in time")));
+      reply(
+          errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not arrive in time")));
     }
   }
 
@@ -83,9 +84,9 @@ private:
     isHead = method == "HEAD";
     if (method == "POST" && matchGrpcRoute(target).isOk()) {
       return Status::error(ErrorId::BadEncoding,
-                           fmt::format("a call of gRPC has the content-type '{}'",
+                           fmt::format("a gRPC call has the content-type '{}'",
                                        stream.field("content-type").substr(0, 64)),
-                           "it is application/grpc");
+                           "it must be application/grpc");
     }
     HttpHead head = {method,         target,        authority.empty() ? host : authority,
                      origin,         fetchSite,     userAgent,

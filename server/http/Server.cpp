@@ -73,8 +73,8 @@ asio::awaitable<void> watchDeadlines(std::shared_ptr<ServerContext> server) {
 asio::awaitable<void> awaitEnd(std::shared_ptr<ServerContext> server) {
   asio::signal_set signals(server->context, SIGTERM, SIGINT);
   co_await signals.async_wait(use_awaitable);
-  server->options.log(
-      "the server answers what it has accepted, then it ends; a second signal ends it at once");
+  server->options.log("the server finishes the requests that it has accepted, then stops; a second "
+                      "signal stops it immediately");
   signals.async_wait([server](Error error, int) {
     if (!error) {
       server->context.stop();
@@ -106,8 +106,8 @@ Result<tcp::endpoint> chooseEndpoint(const ServerOptions &options) {
   if (!address.is_loopback() && options.tokenFile.empty() && !options.isInsecure) {
     return Status::error(
         ErrorId::AddressNotProtected,
-        fmt::format("others than this machine reach {}, and no tokens are set", options.address),
-        "give --token-file, or --insecure where the network keeps others out");
+        fmt::format("other machines can reach {}, but no tokens are set", options.address),
+        "give --token-file, or --insecure if the network keeps others out");
   }
   return tcp::endpoint(address, options.port);
 }
@@ -124,11 +124,12 @@ Status listen(tcp::acceptor &acceptor, const tcp::endpoint &endpoint) {
   if (!error) {
     acceptor.listen(asio::socket_base::max_listen_connections, error);
   }
-  return error ? Status::error(
-                     ErrorId::AddressNotAvailable,
-                     fmt::format("cannot listen at {} port {}: {}", endpoint.address().to_string(),
-                                 endpoint.port(), error.message()),
-                     "end what listens there, or choose another --port; 0 takes a free one")
+  return error ? Status::error(ErrorId::AddressNotAvailable,
+                               fmt::format("cannot listen on {} port {}: {}",
+                                           endpoint.address().to_string(), endpoint.port(),
+                                           error.message()),
+                               "stop the program that uses the port, or choose another --port; 0 "
+                               "picks a free one")
                : Status::ok();
 }
 

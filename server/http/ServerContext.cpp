@@ -17,13 +17,13 @@ Status bodyTooLarge(const ServerOptions &options) {
   return Status::error(
       ErrorId::RequestTooLarge,
       fmt::format("the body of the request has more than {} bytes", options.maxBody),
-      "the server's --max-body sets the bound");
+      "the server's --max-body sets this limit");
 }
 
 Status pushTooLarge(const ServerOptions &options) {
   return Status::error(ErrorId::RequestTooLarge,
                        fmt::format("the file has more than {} bytes", options.maxPush),
-                       "the server's --max-push sets the bound");
+                       "the server's --max-push sets this limit");
 }
 
 void ServerContext::noteFull() {
@@ -31,8 +31,8 @@ void ServerContext::noteFull() {
   ++connectionCounts.beyondLimit;
   if (fullNoted + kPeriod < Clock::now()) {
     fullNoted = Clock::now();
-    options.log(fmt::format("there are {} connections, which is --max-connections: others are only "
-                            "answered questions of health ({} came so far)",
+    options.log(fmt::format("{} connections are open, the limit of --max-connections: further ones "
+                            "can only ask for health ({} came so far)",
                             connections.size(), connectionCounts.beyondLimit),
                 LogLevel::Warning);
   }
@@ -43,7 +43,7 @@ Status ServerContext::admitRoute(const ClientSocket &socket, const Route &route)
              ? Status::ok()
              : Status::error(
                    ErrorId::QueueFull,
-                   fmt::format("the server has {} connections already", options.maxConnections),
+                   fmt::format("the server already has {} connections", options.maxConnections),
                    "try again later, or keep connections open between requests");
 }
 

@@ -50,7 +50,7 @@ Status sendControl(int socket, const ControlMessage &message) {
   Header header = {static_cast<uint32_t>(message.kind),
                    static_cast<uint32_t>(message.descriptors.size()), message.key, message.value};
   if (message.text.size() > kMaxText || message.descriptors.size() > kMaxDescriptors) {
-    return lost("a message between front and worker is too large");
+    return lost("a message between server and worker is too large");
   }
   iovec parts[2] = {{&header, sizeof(header)},
                     {const_cast<char *>(message.text.data()), message.text.size()}};
@@ -74,7 +74,7 @@ Status sendControl(int socket, const ControlMessage &message) {
   do {
     done = sendmsg(socket, &sent, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (done < 0 && errno == EINTR);
-  return done >= 0 ? Status::ok() : lost("a message between front and worker cannot be sent");
+  return done >= 0 ? Status::ok() : lost("a message between server and worker cannot be sent");
 }
 
 Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isEnd, bool *isNone) {
@@ -106,7 +106,7 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
                  static_cast<size_t>(bytes) >= sizeof(header);
   if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Unloaded) ||
       header.descriptors != message.descriptors.size()) {
-    return lost("a message between front and worker is damaged");
+    return lost("a message between server and worker is damaged");
   }
   message.kind = static_cast<ControlMessage::Kind>(header.kind);
   message.key = header.key;
@@ -125,7 +125,7 @@ std::string encodeError(std::string_view message, std::string_view hint) {
 Status decodeError(uint64_t number, std::string_view text) {
   std::string message, hint;
   if (!TextReader(text).string(message).string(hint).isWhole()) {
-    return lost("an error from a worker is damaged");
+    return lost("an error message from a worker is damaged");
   }
   return Status::error(errorNumbered(number), message, hint);
 }

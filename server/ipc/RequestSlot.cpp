@@ -14,7 +14,7 @@ constexpr uint64_t kMaxRank = 32;
 
 Status damaged() {
   return Status::error(ErrorId::InternalError,
-                       "a table of tensors between front and worker is damaged");
+                       "a table of tensors between server and worker is damaged");
 }
 
 /// One load, which the compiler neither repeats nor leaves out.

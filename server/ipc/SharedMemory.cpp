@@ -18,7 +18,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
   bool isMade = fd.isOpen() && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0 &&
                 fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0;
   if (!isMade) {
-    return Status::error(ErrorId::OutOfMemory, "no memory can be shared with a worker process");
+    return Status::error(ErrorId::OutOfMemory, "memory cannot be shared with a worker process");
   }
   TENON_ASSIGN(std::unique_ptr<SharedMemory> memory, map(fd, bytes));
   memory->fd = std::move(fd);
@@ -30,8 +30,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::open(Descriptor descriptor, 
   bool isSealed = (fcntl(descriptor.get(), F_GET_SEALS) & kSeals) == kSeals;
   if (!isSealed || fstat(descriptor.get(), &info) != 0 ||
       static_cast<uint64_t>(info.st_size) != bytes) {
-    return Status::error(ErrorId::InternalError,
-                         "shared memory has another size than it should, or no seals");
+    return Status::error(ErrorId::InternalError, "shared memory has the wrong size or lacks seals");
   }
   return map(descriptor, bytes);
 }

@@ -93,7 +93,7 @@ Status DeliveryQueue::deliver(const WebRequest &request, bool &isFinal) const {
   isFinal = reply->status < 500 && reply->status != 429 && reply->status != 408;
   return Status::error(ErrorId::WebFailed,
                        fmt::format("{} answers with status {}", request.url, reply->status),
-                       "look whether the URL takes what it is sent");
+                       "check that the URL accepts what is sent");
 }
 
 } // namespace tenon::server

@@ -79,7 +79,7 @@ std::string Monitoring::metrics() const {
     }
   };
   deliveries("tenon_webhooks_total", "Events for the webhook.", alerts.deliveries());
-  deliveries("tenon_traced_requests_total", "Requests whose spans are for the collector of traces.",
+  deliveries("tenon_traced_requests_total", "Requests whose spans go to the trace collector.",
              tracer.get());
   return text;
 }

@@ -53,7 +53,7 @@ Result<Encoding> parseEncoding(std::string_view header) {
   if (encoding == Encoding::Identity && !name.empty() && name != "identity") {
     return Status::error(
         ErrorId::BadEncoding,
-        fmt::format("Content-Encoding '{}' is not one that the server takes", name.substr(0, 32)),
+        fmt::format("the server does not support Content-Encoding '{}'", name.substr(0, 32)),
         "send gzip, deflate or no encoding");
   }
   return encoding;
@@ -89,7 +89,7 @@ Result<ChargedString> decompress(Encoding encoding, std::string_view body, size_
   Inflation inflation;
   z_stream &stream = inflation.stream;
   if (inflateInit2(&stream, windowOf(encoding)) != Z_OK) {
-    return Status::error(ErrorId::OutOfMemory, "no memory to decompress a body");
+    return Status::error(ErrorId::OutOfMemory, "out of memory to decompress a body");
   }
   stream.next_in = bytesOf(body);
   stream.avail_in = static_cast<uInt>(body.size());
@@ -109,7 +109,7 @@ Result<ChargedString> decompress(Encoding encoding, std::string_view body, size_
     if (out.size() > most) {
       return Status::error(ErrorId::RequestTooLarge,
                            fmt::format("the body has more than {} bytes when decompressed", most),
-                           "the server's --max-body sets the bound");
+                           "the server's --max-body sets this limit");
     }
     if (result == Z_OK && stream.avail_in == 0 && stream.avail_out != 0) {
       break; // the end is missing

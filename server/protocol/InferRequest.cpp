@@ -45,7 +45,7 @@ Status readBool(const Json &object, const char *key, bool &value) {
     return Status::ok();
   }
   if (!found->is_boolean()) {
-    return malformed(fmt::format("'{}' is not true or false", key));
+    return malformed(fmt::format("'{}' must be true or false", key));
   }
   value = found->get<bool>();
   return Status::ok();
@@ -57,7 +57,7 @@ Status readNumber(const Json &object, const char *key, std::optional<uint64_t> &
     return Status::ok();
   }
   if (!found->is_number_unsigned()) {
-    return malformed(fmt::format("'{}' is not a whole number of 0 or more", key));
+    return malformed(fmt::format("'{}' must be a whole number of 0 or more", key));
   }
   value = found->get<uint64_t>();
   return Status::ok();
@@ -82,12 +82,12 @@ Status readShape(const Json &object, RequestInput &input) {
   Json::const_iterator shape = object.find("shape");
   if (shape == object.end() || !shape->is_array() || shape->size() > kMaxRank) {
     return badTensor(input.name,
-                     fmt::format("'shape' is not an array of {} numbers or less", kMaxRank));
+                     fmt::format("'shape' must be an array of at most {} numbers", kMaxRank));
   }
   for (const Json &dim : *shape) {
     if (!dim.is_number_unsigned() ||
         dim.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return badTensor(input.name, "a dimension is not a whole number of 0 or more");
+      return badTensor(input.name, "a dimension must be a whole number of 0 or more");
     }
     input.dims.push_back(dim.get<int64_t>());
   }
@@ -107,7 +107,7 @@ Status readElements(const Json &object, const Json &parameters, InferRequest &re
   if (binarySize) {
     if (*binarySize != input.bytes) {
       return badTensor(input.name,
-                       fmt::format("'binary_data_size' is {}, but type and shape take {} bytes",
+                       fmt::format("'binary_data_size' is {}, but type and shape need {} bytes",
                                    *binarySize, input.bytes));
     }
     if (*binarySize > rest.size()) {
@@ -146,7 +146,7 @@ Status readInput(const Json &object, InferRequest &request, std::set<std::string
   }
   std::optional<DType> parsed = parseProtocolName(dtype);
   if (!parsed) {
-    return badTensor(input.name, fmt::format("'{}' is not a datatype of a model here", dtype));
+    return badTensor(input.name, fmt::format("no model here uses the datatype '{}'", dtype));
   }
   input.dtype = *parsed;
   TENON_TRY(readShape(object, input));
@@ -219,7 +219,7 @@ Result<InferRequest> parseInferRequest(std::string_view body, std::optional<uint
     TENON_TRY(readInput(input, request, names, rest));
   }
   if (!rest.empty()) {
-    return malformed(fmt::format("the body has {} bytes more than its inputs", rest.size()));
+    return malformed(fmt::format("the body has {} bytes more than its inputs need", rest.size()));
   }
   Json::const_iterator outputs = root.find("outputs");
   if (outputs != root.end()) {
@@ -238,7 +238,7 @@ Status countBytes(RequestInput &input) {
   for (int64_t dim : input.dims) {
     bytes *= static_cast<uint64_t>(dim);
     if (bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return badTensor(input.name, "the shape has more elements than can be counted");
+      return badTensor(input.name, "the shape has too many elements to count");
     }
   }
   input.bytes = static_cast<uint64_t>(bytes);
@@ -246,16 +246,16 @@ Status countBytes(RequestInput &input) {
 }
 
 Status regionsNotServed() {
-  return Status::error(ErrorId::NotServed, "shared-memory regions are not served",
+  return Status::error(ErrorId::NotServed, "shared-memory regions are not supported",
                        "send tensors in the body of the request");
 }
 Status sequencesNotServed() {
-  return Status::error(ErrorId::NotServed, "sequences are not served",
-                       "send each request by itself");
+  return Status::error(ErrorId::NotServed, "sequences are not supported",
+                       "send each request on its own");
 }
 Status classificationNotServed() {
-  return Status::error(ErrorId::NotServed, "classification of outputs is not served",
-                       "take the output as it is and sort it in the client");
+  return Status::error(ErrorId::NotServed, "classification of outputs is not supported",
+                       "request the output and sort it in the client");
 }
 
 namespace {
@@ -293,9 +293,9 @@ Result<InferReply> writeInferReply(std::string_view model, std::string_view vers
   if (elements > maxElements) {
     return Status::error(
         ErrorId::RequestTooLarge,
-        fmt::format("the outputs have {} elements, but a reply has at most {} as JSON", elements,
+        fmt::format("the outputs have {} elements, but a JSON reply has at most {}", elements,
                     maxElements),
-        "ask for the outputs as binary data");
+        "request the outputs as binary data");
   }
   InferReply reply(budget);
   std::string &head = reply.json.tail();

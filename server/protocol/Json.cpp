@@ -88,7 +88,7 @@ Status storeNumbers(const NumberList &list, DType dtype, MutableBytes out, std::
     return storeAs<double>(list, dtype, out, name);
   default:
     return Status::error(ErrorId::BadRequestTensor,
-                         fmt::format("input '{}' has elements of {}, which JSON has no form for",
+                         fmt::format("input '{}' has elements of {}, which JSON cannot express",
                                      name, protocolName(dtype)),
                          "send the input as binary data");
   }

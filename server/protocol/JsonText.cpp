@@ -141,9 +141,9 @@ Status appendJsonElements(std::string &out, DType dtype, Bytes bytes, std::strin
     break;
   default:
     return Status::error(ErrorId::BadRequestTensor,
-                         fmt::format("output '{}' has elements of {}, which JSON has no form for",
+                         fmt::format("output '{}' has elements of {}, which JSON cannot express",
                                      name, protocolName(dtype)),
-                         "ask for the output as binary data");
+                         "request the output as binary data");
   }
   out += ']';
   return Status::ok();

@@ -77,12 +77,12 @@ Status MemoryCharge::explain(uint64_t wanted) const {
   if (uint64_t room = budget->roomFor(wanted); costOf(wanted) > room) {
     return Status::error(
         ErrorId::RequestTooLarge,
-        fmt::format("the request or its reply takes more than the {} bytes that it may", room),
-        "the server's --max-memory sets the bound");
+        fmt::format("the request or its reply needs more than the limit of {} bytes", room),
+        "the server's --max-memory sets this limit");
   }
   return Status::error(ErrorId::QueueFull,
-                       "the requests that wait or are answered take all memory that they may",
-                       "try again later; the server's --max-memory sets the bound");
+                       "waiting and running requests use all memory that requests may use",
+                       "try again later; the server's --max-memory sets this limit");
 }
 
 void MemoryCharge::release() {

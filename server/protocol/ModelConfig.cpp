@@ -37,7 +37,7 @@ public:
       } else if (field.name == "default_model_filename") {
         TENON_TRY(readString(field, config.fileName));
         if (config.fileName.find('/') != std::string::npos || config.fileName.starts_with('.')) {
-          return fault(field, "'default_model_filename' is not the name of a file");
+          return fault(field, "'default_model_filename' is not a file name");
         }
       } else if (field.name == "max_batch_size") {
         config.hasMaxBatchSize = true;
@@ -71,13 +71,13 @@ private:
 
   Status unknown(const TextField &field) {
     std::string what =
-        fmt::format("'{}' is not a field that Tenon serves", field.name.substr(0, 64));
+        fmt::format("Tenon does not support the field '{}'", field.name.substr(0, 64));
     if (!isLenient) {
       return Status::error(ErrorId::BadModelConfig,
                            fmt::format("{}:{}: {}", file, field.line, what),
-                           "remove it, or pass over such fields with --lenient");
+                           "remove it, or ignore such fields with --lenient");
     }
-    config.notes.push_back(fmt::format("{}:{}: {}; it is passed over", file, field.line, what));
+    config.notes.push_back(fmt::format("{}:{}: {}; it is ignored", file, field.line, what));
     return Status::ok();
   }
 
@@ -96,7 +96,7 @@ private:
         !field.isString && !field.isMessage && result.ec == std::errc() && result.ptr == end;
     if (!isNumber || value < least || value > most) {
       return fault(
-          field, fmt::format("'{}' is not a whole number from {} to {}", field.name, least, most));
+          field, fmt::format("'{}' must be a whole number from {} to {}", field.name, least, most));
     }
     return Status::ok();
   }
@@ -111,7 +111,7 @@ private:
   Status expectMessage(const TextField &field) const {
     return field.isMessage
                ? Status::ok()
-               : fault(field, fmt::format("'{}' is not a message in braces", field.name));
+               : fault(field, fmt::format("'{}' must be a message in braces", field.name));
   }
 
   Status readPort(const TextField &field, std::vector<ConfigPort> &ports) {
@@ -128,8 +128,8 @@ private:
                 ? parseProtocolName(std::string_view(member.value).substr(5))
                 : std::nullopt;
         if (!dtype) {
-          return fault(member, fmt::format("'{}' is not a type that an engine has",
-                                           member.value.substr(0, 64)));
+          return fault(
+              member, fmt::format("'{}' is not the type of an engine", member.value.substr(0, 64)));
         }
         port.dtype = *dtype;
         hasType = true;
@@ -192,9 +192,9 @@ private:
       } else if (member.name == "priority_queue_policy") {
         TENON_TRY(readPriorityPolicy(member, batching));
       } else if (member.name == "preserve_ordering") {
-        config.notes.push_back(
-            fmt::format("{}:{}: preserve_ordering is passed over: replies go out as they are ready",
-                        file, member.line));
+        config.notes.push_back(fmt::format(
+            "{}:{}: preserve_ordering is ignored: replies are sent as soon as they are ready", file,
+            member.line));
       } else {
         TENON_TRY(unknown(member));
       }
@@ -249,7 +249,7 @@ private:
     const BatchingConfig &batching = *config.batching;
     if (config.hasMaxBatchSize && config.maxBatchSize == 0) {
       return fault(*batchingField, "dynamic_batching needs a max_batch_size above 0, or none: then "
-                                   "the engine says how large a batch may be");
+                                   "the engine determines the batch size");
     }
     if (!batching.preferred.empty() &&
         (batching.preferred[0] == 0 ||
@@ -264,7 +264,7 @@ private:
                                       batching.policies.rbegin()->first <= batching.priorityLevels);
     if (!hasDefault || !hasLevels) {
       return fault(*batchingField,
-                   fmt::format("a priority is not from 1 to priority_levels, which is {}",
+                   fmt::format("a priority must be from 1 to priority_levels, which is {}",
                                batching.priorityLevels));
     }
     return Status::ok();
@@ -273,7 +273,7 @@ private:
   Status readInstances(const TextField &field) {
     TENON_TRY(expectMessage(field));
     if (std::exchange(hasInstances, true)) {
-      return fault(field, "a second instance_group: a model runs on one device");
+      return fault(field, "there is a second instance_group: a model runs on one device");
     }
     Placement &placement = config.placement;
     for (const TextField &member : field.fields) {
@@ -288,7 +288,7 @@ private:
                                                       : Placement::Kind::Auto;
       } else if (member.name == "gpus") {
         if (placement.gpu) {
-          return fault(member, "more than one GPU: a model runs on one device");
+          return fault(member, "there is more than one GPU: a model runs on one device");
         }
         TENON_TRY(readNumber(member, kMaxGpus, placement.gpu.emplace()));
       } else if (member.name == "name") {
@@ -298,7 +298,7 @@ private:
       }
     }
     return placement.gpu && placement.kind == Placement::Kind::Cpu
-               ? fault(field, "gpus beside KIND_CPU")
+               ? fault(field, "gpus are given with KIND_CPU")
                : Status::ok();
   }
 
@@ -321,31 +321,31 @@ private:
     if (parameter.first == "batch_tolerance" &&
         !(parseNumber(parameter.second, config.batchTolerance) && config.batchTolerance > 0 &&
           config.batchTolerance < 1)) {
-      return fault(field, "'batch_tolerance' is not a number above 0 and below 1");
+      return fault(field, "'batch_tolerance' must be a number above 0 and below 1");
     }
     if (parameter.first == "answers_may_depend_on_other_requests") {
       config.acceptsMeetings = parameter.second == "accepted";
       if (!config.acceptsMeetings) {
-        return fault(field, "'answers_may_depend_on_other_requests' is not \"accepted\"");
+        return fault(field, "'answers_may_depend_on_other_requests' must be \"accepted\"");
       }
     }
     if (parameter.first == "pin") {
       config.isPinned = parameter.second == "true";
       if (!config.isPinned && parameter.second != "false") {
-        return fault(field, "'pin' is neither true nor false");
+        return fault(field, "'pin' must be true or false");
       }
     }
     if (parameter.first == "worker") {
       config.hasOwnWorker = parameter.second == "own";
       if (!config.hasOwnWorker && parameter.second != "shared") {
-        return fault(field, "'worker' is neither own nor shared");
+        return fault(field, "'worker' must be own or shared");
       }
     }
     if (parameter.first == "pad" && !readPads(parameter.second)) {
-      return fault(field, "'pad' is not of the form \"input: 0, other_input: -1\"");
+      return fault(field, "'pad' must have the form \"input: 0, other_input: -1\"");
     }
     if (parameter.first == "buckets" && !readBuckets(parameter.second)) {
-      return fault(field, "'buckets' is not of the form \"16, 32, 64\", ascending");
+      return fault(field, "'buckets' must have the form \"16, 32, 64\", ascending");
     }
     config.parameters.push_back(std::move(parameter));
     return Status::ok();

@@ -130,12 +130,12 @@ int hexDigit(char c) {
 Status badTarget(std::string_view why) {
   return Status::error(ErrorId::BadRequest,
                        fmt::format("the path of the request is not valid: {}", why),
-                       "names of models have letters, digits, '.', '_' and '-'");
+                       "model names consist of letters, digits, '.', '_' and '-'");
 }
 
 Result<std::string> decodeSegment(std::string_view segment) {
   if (segment.size() > kMaxSegment) {
-    return badTarget("a part of it is longer than any name");
+    return badTarget("a part of it is too long for a name");
   }
   std::string text;
   for (size_t i = 0; i < segment.size(); ++i) {
@@ -247,7 +247,7 @@ Result<RouteMatch> matchRoute(std::string_view method, std::string_view target) 
   }
   if (best.route) {
     return Status::error(ErrorId::NoSuchRoute,
-                         fmt::format("the path takes another method than {}", method.substr(0, 32)),
+                         fmt::format("the path needs another method than {}", method.substr(0, 32)),
                          "`tenon serve --routes` lists paths and methods");
   }
   return Status::error(ErrorId::NoSuchRoute, "the server has no such path",

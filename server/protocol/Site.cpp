@@ -36,13 +36,13 @@ Status checkSite(const HttpHead &head, bool onlyLocalNames) {
   bool isOtherOrigin = !head.origin.empty() && !isOwnOrigin;
   if (head.method != "GET" && head.method != "HEAD" &&
       (isOtherOrigin || head.fetchSite == "cross-site" || head.fetchSite == "same-site")) {
-    return Status::error(ErrorId::CrossSiteRequest, "a page of another site sent the request",
-                         "requests of browsers come from pages of the server itself");
+    return Status::error(ErrorId::CrossSiteRequest, "a page on another site sent the request",
+                         "browsers may send requests only from the server's own pages");
   }
   if (onlyLocalNames && isOfBrowser(head) && !isLocalName(head.host)) {
     return Status::error(
         ErrorId::CrossSiteRequest,
-        fmt::format("a browser came by the name '{}', and the server asks for no token",
+        fmt::format("a browser used the name '{}', and the server requires no token",
                     withoutPort(head.host).substr(0, 64)),
         "open it as localhost, or give --token-file");
   }

@@ -77,7 +77,7 @@ private:
     field.line = line;
     field.name = takeWord();
     if (field.name.empty()) {
-      return fault("a name of a field was expected");
+      return fault("a field name was expected");
     }
     skipSpace();
     bool hasColon = peek() == ':';
@@ -154,7 +154,7 @@ private:
     constexpr std::string_view kLetters = "nrt\"'\\", kMeant = "\n\r\t\"'\\";
     size_t found = at < text.size() ? kLetters.find(text[at]) : std::string_view::npos;
     if (found == std::string_view::npos) {
-      return fault("a string has an escape that is not known");
+      return fault("a string has an unknown escape");
     }
     ++at;
     c = kMeant[found];

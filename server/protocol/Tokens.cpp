@@ -44,7 +44,7 @@ Result<unsigned> parseRoles(std::string_view text) {
     } else {
       return Status::error(ErrorId::BadTokenFile,
                            fmt::format("'{}' is not a role", name.substr(0, 32)),
-                           "roles are infer, read and admin");
+                           "the roles are infer, read and admin");
     }
   }
   return roles;
@@ -73,12 +73,12 @@ Result<Tokens> Tokens::load(const std::string &path) {
                                                                  : S_IRWXG | S_IRWXO;
   if (!isKnown || (info.st_mode & refused) != 0) {
     return Status::error(ErrorId::BadTokenFile,
-                         fmt::format("'{}' may be read or written by others than its owner", path),
+                         fmt::format("others than the owner can read or write '{}'", path),
                          fmt::format("chmod 600 {}", path));
   }
   if (file.size() > kMaxFile) {
     return Status::error(ErrorId::BadTokenFile,
-                         fmt::format("'{}' is larger than any file of tokens", path));
+                         fmt::format("'{}' is too large for a token file", path));
   }
   std::string text(file.size(), '\0');
   TENON_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
@@ -103,8 +103,8 @@ Result<Tokens> Tokens::parse(std::string_view text, std::string_view file) {
       // The token itself stays out of logs.
       return Status::error(
           ErrorId::BadTokenFile,
-          fmt::format("{}:{}: a line is a token of {} characters or more and its roles", file, line,
-                      kMinToken),
+          fmt::format("{}:{}: a line must have a token of at least {} characters and its roles",
+                      file, line, kMinToken),
           "for example `openssl rand -hex 32`, a space and `infer,read`");
     }
     Result<unsigned> parsed = parseRoles(roles);
@@ -114,7 +114,7 @@ Result<Tokens> Tokens::parse(std::string_view text, std::string_view file) {
     result.tokens.push_back({std::string(token), *parsed});
   }
   if (result.tokens.empty()) {
-    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' holds no token", file),
+    return Status::error(ErrorId::BadTokenFile, fmt::format("'{}' contains no token", file),
                          "add a line with a token and its roles");
   }
   return result;
@@ -140,7 +140,7 @@ Status Tokens::check(std::string_view authorization, Role role) const {
   if ((roles & bit(role)) == 0) {
     return Status::error(ErrorId::NotAuthorized,
                          fmt::format("the token lacks the role '{}'", nameOf(role)),
-                         "use a token that has it in the server's token file");
+                         "use a token that has this role in the server's token file");
   }
   return Status::ok();
 }

@@ -24,7 +24,7 @@ Result<std::string> readText(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   if (file.size() > kMaxConfig) {
     return Status::error(ErrorId::BadModelConfig,
-                         fmt::format("{} is larger than any configuration", path));
+                         fmt::format("{} is too large for a configuration", path));
   }
   std::string text(file.size(), '\0');
   TENON_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
@@ -75,7 +75,7 @@ FoundModel engineFile(const std::string &path) {
 Status badName(const std::string &file, const std::string &folder) {
   return Status::error(ErrorId::BadModelFolder,
                        fmt::format("'{}' in '{}' cannot be the name of a model", file, folder),
-                       "names have letters, digits, '.', '_' and '-'");
+                       "names consist of letters, digits, '.', '_' and '-'");
 }
 
 } // namespace
@@ -92,7 +92,7 @@ Result<ModelFolder> ModelFolder::open(const std::string &path, bool isLenient) {
   fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     return Status::error(ErrorId::FileNotFound, fmt::format("'{}' does not exist", path),
-                         "give an engine file or a folder of them");
+                         "give an engine file or a folder of engines");
   }
   bool isFile = fs::is_regular_file(status);
   if (!isFile && !fs::is_directory(status)) {
@@ -125,7 +125,7 @@ Result<std::vector<FoundModel>> ModelFolder::scan() const {
     } else if (found.contains(name)) {
       found[name].problem = Status::error(
           ErrorId::BadModelFolder,
-          fmt::format("'{}' holds both a file and a folder for the model '{}'", root, name),
+          fmt::format("'{}' contains both a file and a folder for the model '{}'", root, name),
           "remove one of them");
     } else {
       found[name] = isEngine ? engineFile(entry.path()) : readTritonModel(name);
@@ -134,12 +134,12 @@ Result<std::vector<FoundModel>> ModelFolder::scan() const {
   if (found.empty()) {
     return !passedOver.empty()
                ? passedOver[0]
-               : Status::error(ErrorId::BadModelFolder, fmt::format("'{}' holds no model", root),
+               : Status::error(ErrorId::BadModelFolder, fmt::format("'{}' contains no model", root),
                                "a model is NAME.tenon, or NAME/1/model.tenon with or without "
                                "NAME/config.pbtxt");
   }
   for (const Status &each : passedOver) {
-    found.begin()->second.config.notes.push_back(each.toString() + "; it is passed over");
+    found.begin()->second.config.notes.push_back(each.toString() + "; it is ignored");
   }
   std::vector<FoundModel> models;
   for (auto &[name, model] : found) {
@@ -189,17 +189,18 @@ FoundModel ModelFolder::readTritonModel(const std::string &name) const {
     version.version = std::to_string(number);
     version.path = fs::path(path) / file;
     if (!fs::exists(version.path, ignored)) {
-      version.problem = Status::error(
-          ErrorId::BadModelFolder, fmt::format("'{}' holds no {}", path, file),
-          fmt::format("tenon compile {0}/model.onnx -o {0}/{1}, or another default_model_filename",
-                      path, file));
+      version.problem =
+          Status::error(ErrorId::BadModelFolder, fmt::format("'{}' contains no {}", path, file),
+                        fmt::format("create it with tenon compile {0}/model.onnx -o {0}/{1}, or "
+                                    "set another default_model_filename",
+                                    path, file));
     }
   }
   if (model.problem.isOk() && versions.empty()) {
     model.problem = Status::error(
         ErrorId::BadModelFolder,
-        fmt::format("'{}' holds no version that its version_policy asks for", folder.string()),
-        "a version is a folder with a number for its name");
+        fmt::format("'{}' contains no version that its version_policy selects", folder.string()),
+        "a version is a folder whose name is a number");
   }
   return model;
 }
@@ -216,7 +217,7 @@ Status ModelFolder::readConfig(const std::string &path, FoundModel &model) const
              : Status::error(ErrorId::BadModelConfig,
                              fmt::format("{}: the name is '{}', but the folder is '{}'", path,
                                          model.config.name, model.name),
-                             "make them equal, or leave the name out");
+                             "make them equal, or leave out the name");
 }
 
 } // namespace tenon::server

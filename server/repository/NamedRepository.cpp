@@ -11,7 +11,7 @@ NamedRepository::open(std::unique_ptr<ModelRepository> repository, const std::st
   if (!isModelName(name)) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("'{}' cannot be the name of a model", name),
-                         "names have letters, digits, '.', '_' and '-'");
+                         "names consist of letters, digits, '.', '_' and '-'");
   }
   return std::unique_ptr<ModelRepository>(new NamedRepository(std::move(repository), name));
 }
@@ -21,8 +21,8 @@ Result<std::vector<FoundModel>> NamedRepository::scan() const {
   if (found.size() != 1) {
     return Status::error(
         ErrorId::BadModelFolder,
-        fmt::format("there are {} models, and '{}' is the name of one", found.size(), name),
-        "serve one engine, or leave --name out: each model has the name of its file then");
+        fmt::format("there are {} models, but '{}' can name only one", found.size(), name),
+        "serve one engine, or leave out --name: then each model is named after its file");
   }
   found[0].name = name;
   return found;

@@ -41,7 +41,7 @@ void RegistryRepository::provide(const std::vector<RemoteFile> &wanted, OnFile o
         problem.isOk() ? openKept(files->pathOf(wanted.front().sha256)) : nullptr;
     if (problem.isOk() && !engine) {
       problem = Status::error(ErrorId::FileWriteFailed,
-                              "an engine left the disk for others before it could be loaded",
+                              "an engine was evicted from the disk cache before it could be loaded",
                               "raise --cache-size");
     }
     onEnd(problem.isOk() ? Result<std::shared_ptr<Descriptor>>(std::move(engine))
@@ -59,17 +59,15 @@ std::string RegistryRepository::metrics() const {
     uint64_t value;
   };
   const Row rows[] = {
-      {"tenon_cache_bytes", "gauge", "What files of the registry take on this machine's disk.",
+      {"tenon_cache_bytes", "gauge", "Size of the registry's files in this machine's disk cache.",
        use.used},
-      {"tenon_cache_limit_bytes", "gauge", "What they may take: --cache-size.", use.limit},
-      {"tenon_cache_hits_total", "counter", "Files that were here when they were needed.",
-       use.hits},
-      {"tenon_cache_fetches_total", "counter", "Files that came from the object store.",
-       use.fetches},
-      {"tenon_cache_fetched_bytes_total", "counter", "Bytes that came from it.", use.fetchedBytes},
-      {"tenon_cache_failures_total", "counter", "Files that did not come.", use.failures},
-      {"tenon_cache_evictions_total", "counter", "Files that left the disk for others.",
-       use.evictions}};
+      {"tenon_cache_limit_bytes", "gauge", "Limit of that size: --cache-size.", use.limit},
+      {"tenon_cache_hits_total", "counter", "Files that were in the cache when needed.", use.hits},
+      {"tenon_cache_fetches_total", "counter", "Files fetched from the object store.", use.fetches},
+      {"tenon_cache_fetched_bytes_total", "counter", "Bytes fetched from the object store.",
+       use.fetchedBytes},
+      {"tenon_cache_failures_total", "counter", "Fetches that failed.", use.failures},
+      {"tenon_cache_evictions_total", "counter", "Files evicted from the cache.", use.evictions}};
   std::string text;
   for (const Row &row : rows) {
     appendMetricHead(text, row.name, row.type, row.help);

@@ -63,7 +63,7 @@ Status checkServed(registry::Registry &registry, const registry::Version &versio
     return Status::error(
         ErrorId::BadModelFolder,
         fmt::format("{} is of kind {}, not an engine", version.text(), version.kind),
-        "compile it, push the engine, and serve that");
+        "compile it, push the engine, and serve the engine");
   }
   if (fetches || !registry.files()->isRemote()) {
     TENON_TRY(registry.check(version));
@@ -95,10 +95,10 @@ RegistryRepository::open(const RegistryAddress &address, Selection selection,
   }
   if (repository->present.empty() && !repository->selection.isEmpty()) {
     return Status::error(ErrorId::BadModelFolder,
-                         fmt::format("no engine of the registry is at '{}'{}",
+                         fmt::format("no engine in the registry has the alias '{}'{}",
                                      repository->selection.text(),
                                      repository->selection.tags.empty() ? "" : " with these tags"),
-                         "`tenon registry list` has the aliases");
+                         "`tenon registry list` shows the aliases");
   }
   return repository;
 }
@@ -129,7 +129,8 @@ Result<int64_t> RegistryRepository::rollback(const std::string &folder,
 void RegistryRepository::tell(const std::string &what, const Status &problem) {
   std::string text = problem.isOk() ? "" : problem.toString();
   if (!text.empty() && troubles[what] != text) { // once, not at each look
-    log(fmt::format("'{}' cannot be followed, what was served before is served on: {}", what, text),
+    log(fmt::format("'{}' cannot be followed; the previous version stays in service: {}", what,
+                    text),
         LogLevel::Error);
   }
   text.empty() ? static_cast<void>(troubles.erase(what)) : static_cast<void>(troubles[what] = text);
@@ -150,7 +151,7 @@ std::optional<registry::Version> RegistryRepository::dataOf(const registry::Vers
                   : files->isRemote() ? Status::ok()
                                       : registry.check(*found);
   if (!status.isOk()) {
-    log(fmt::format("'{}' is compared with nothing: {}", version.text(), status.toString()),
+    log(fmt::format("'{}' is not compared with anything: {}", version.text(), status.toString()),
         LogLevel::Warning);
   }
   return status.isOk() ? std::optional(std::move(*found)) : std::nullopt;
@@ -216,7 +217,7 @@ Status RegistryRepository::readConfig(const registry::Version &version, const st
              : Status::error(ErrorId::BadModelConfig,
                              fmt::format("config.pbtxt of {}: the name is '{}'", version.text(),
                                          model.config.name),
-                             "make it the object's, or leave the name out");
+                             "use the object's name, or leave out the name");
 }
 
 FoundModel RegistryRepository::resolve(const std::vector<registry::Version> &versions) {
@@ -318,7 +319,7 @@ bool RegistryRepository::follow(const std::string &name, const std::vector<int64
   if (!isSelected(versions.front())) {
     passedOver[name] = numbers;
     if (served) {
-      log(fmt::format("'{}' is not selected any more; version {} of it is served on",
+      log(fmt::format("'{}' is no longer selected; its version {} stays in service",
                       versions.front().text(), served->preferred),
           LogLevel::Warning);
     }

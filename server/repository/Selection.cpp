@@ -60,12 +60,11 @@ Result<Selection> parseSelection(std::span<const std::string> models, const std:
   Selection selection;
   for (const std::string &each : models) {
     if (!each.starts_with(kRegistryScheme)) {
-      return Status::error(
-          ErrorId::BadArgument,
-          fmt::format("'{}' is of no registry, and only models of one registry are "
-                      "served together by their names",
-                      each),
-          "put the engines into one folder, and serve that");
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("'{}' is not in a registry, and only models of one registry "
+                                       "can be served together by name",
+                                       each),
+                           "put the engines in one folder, and serve that");
     }
     std::string what = each.substr(kRegistryScheme.size());
     size_t mark = what.find('@');
@@ -75,23 +74,24 @@ Result<Selection> parseSelection(std::span<const std::string> models, const std:
       }
       TENON_TRY(registry::checkAlias(what.substr(mark + 1)));
       if (!selection.everywhere.empty()) {
-        return Status::error(ErrorId::BadArgument, "one alias is followed everywhere, not two",
-                             "name the others: registry:NAME@ALIAS");
+        return Status::error(ErrorId::BadArgument,
+                             "only one alias can be followed for all models, not two",
+                             "give the others as registry:NAME@ALIAS");
       }
       selection.everywhere = what.substr(mark + 1);
       continue;
     }
     TENON_ASSIGN(registry::Reference reference, registry::parseReference(what));
     if (reference.alias.empty()) {
-      return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", what),
+      return Status::error(ErrorId::BadObjectName, fmt::format("'{}' does not name an alias", what),
                            "serve registry:NAME@ALIAS, which follows the alias, or "
-                           "registry:@ALIAS, which follows it everywhere");
+                           "registry:@ALIAS, which follows it for all models");
     }
     selection.named.push_back(std::move(reference));
   }
   TENON_TRY(parseTags(select, selection));
   if (!selection.tags.empty() && selection.everywhere.empty()) {
-    return Status::error(ErrorId::BadArgument, "--select chooses among the engines at an alias",
+    return Status::error(ErrorId::BadArgument, "--select chooses among the engines with an alias",
                          "serve registry:@ALIAS");
   }
   return selection;

@@ -20,7 +20,7 @@ Status EngineFile::open(const std::string &path) {
     return isSame
                ? Status::ok()
                : Status::error(ErrorId::FileReadFailed,
-                               fmt::format("the engine '{}' was changed after it was loaded", path),
+                               fmt::format("the engine '{}' has changed since it was loaded", path),
                                "load the model again");
   }
   file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -28,13 +28,13 @@ Status EngineFile::open(const std::string &path) {
     return Status::ok();
   }
   if (errno == EMFILE || errno == ENFILE) {
-    return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine",
+    return Status::error(ErrorId::TooManyFiles, "no file descriptors are left for a model's engine",
                          "raise the limit with `ulimit -n`");
   }
   return Status::error(ErrorId::FileNotFound,
                        fmt::format("the engine '{}' cannot be opened: {}", path,
                                    std::generic_category().message(errno)),
-                       "mend that, then load the model again");
+                       "fix the cause, then load the model again");
 }
 
 void EngineFile::take(Descriptor opened) {

@@ -162,7 +162,7 @@ void ModelCatalog::loadProvided(const FoundModel &found, std::function<void(Stat
       }
       if (isWarm(name)) {
         problem.prefix(fmt::format(
-            "model '{}' cannot be followed, what was served before is served on", name));
+            "model '{}' cannot be followed; the previous version stays in service", name));
         models[name].problem = problem;
         followLater(name);
       } else if (now.isOk()) {

@@ -30,18 +30,17 @@ bool isCrash(int how) {
 }
 
 std::string describeEnd(int how) {
-  return WIFSIGNALED(how) ? fmt::format("was ended by signal {}", WTERMSIG(how))
+  return WIFSIGNALED(how) ? fmt::format("was killed by signal {}", WTERMSIG(how))
                           : fmt::format("exited with {}", WEXITSTATUS(how));
 }
 
 Status noRoom(const Version &version, uint64_t budget) {
-  return Status::error(
-      ErrorId::MemoryBudgetExceeded,
-      fmt::format(
-          "it takes {} bytes or more, which the budget of {} does not have beside what is pinned",
-          version.neededBytes(), budget),
-      fmt::format("raise --{}memory-budget, or pin fewer models",
-                  version.device()->isCpu() ? "" : "gpu-"));
+  return Status::error(ErrorId::MemoryBudgetExceeded,
+                       fmt::format("it needs {} bytes or more, but the budget of {} does not have "
+                                   "that much besides pinned models",
+                                   version.neededBytes(), budget),
+                       fmt::format("raise --{}memory-budget, or pin fewer models",
+                                   version.device()->isCpu() ? "" : "gpu-"));
 }
 
 } // namespace
@@ -341,9 +340,9 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     retryLoads();
     return;
   }
-  options.log(fmt::format("the worker process {} {}; it is started again", slot.name,
-                          describeEnd(ended.how)),
-              LogLevel::Error);
+  options.log(
+      fmt::format("the worker process {} {}; it is restarted", slot.name, describeEnd(ended.how)),
+      LogLevel::Error);
   std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::pair<std::shared_ptr<Version>, Instance *>> running;
   for (Instance *instance : ended.running) {
@@ -353,7 +352,7 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   Status lost = Status::error(
       ErrorId::WorkerLost,
       fmt::format("the worker process {} while it ran the request", describeEnd(ended.how)),
-      "the server's log tells more; the worker is started again");
+      "see the server's log; the worker is restarted");
   for (const auto &[version, instance] : running) {
     version->scheduler->lost(*instance, lost);
   }
@@ -370,11 +369,12 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     version->sessions.clear();
     if (version->crashes >= kMaxCrashes) {
       leaveWorker(*version);
-      fail(version, Status::error(ErrorId::ModelQuarantined,
-                                  fmt::format("{} ended its worker process {} times and is not "
-                                              "loaded again",
-                                              version->title(), version->crashes),
-                                  "load it again once the engine was replaced"));
+      fail(version,
+           Status::error(
+               ErrorId::ModelQuarantined,
+               fmt::format("{} crashed its worker process {} times and is not loaded again",
+                           version->title(), version->crashes),
+               "replace the engine, then load it again"));
     } else if (version->current == VersionState::Unloading && version->scheduler->isIdle()) {
       finishUnload(*version); // what it ran is answered
     } else if (wasSent) {

@@ -29,10 +29,10 @@ Status Version::readiness() const {
     }
     return Status::error(ErrorId::ModelNotReady,
                          fmt::format("{} could not be loaded: {}", title(), failure.toString()),
-                         "mend the cause, then load the model again");
+                         "fix the cause, then load the model again");
   case VersionState::Loading:
     return Status::error(ErrorId::ModelNotReady, title() + " is being loaded",
-                         "try again when v2/models/NAME/ready says so");
+                         "try again when v2/models/NAME/ready succeeds");
   case VersionState::Unloading:
   case VersionState::Unloaded:
     break;

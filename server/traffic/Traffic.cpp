@@ -87,8 +87,9 @@ Status TrafficControl::set(const std::string &name, Traffic traffic) {
   int64_t sum = 0;
   for (const auto &[number, weight] : traffic.weights) {
     if (!serves(number)) {
-      return badTraffic(fmt::format("model '{}' has no version {} that is ready", name, number),
-                        "v2/repository/index lists versions; version_policy says which are loaded");
+      return badTraffic(
+          fmt::format("model '{}' has no version {} that is ready", name, number),
+          "v2/repository/index lists versions; version_policy decides which are loaded");
     }
     if (weight < 0 || weight > kMaxWeight) {
       return badTraffic(fmt::format("the weight {} of version {} is not from 0 to {}", weight,
@@ -98,12 +99,11 @@ Status TrafficControl::set(const std::string &name, Traffic traffic) {
   }
   if (!traffic.weights.empty() && sum == 0) {
     return badTraffic("all weights are 0: no version would answer",
-                      "give a version a weight above 0, or none a weight for the newest");
+                      "give a version a weight above 0, or no weights to use the newest");
   }
   if (traffic.shadow && !serves(*traffic.shadow)) {
     return badTraffic(
-        fmt::format("model '{}' has no version {} that is ready and could be the shadow", name,
-                    *traffic.shadow));
+        fmt::format("model '{}' has no ready version {} for the shadow", name, *traffic.shadow));
   }
   TrafficState &state = states[name];
   state.before.push_back(std::move(state.now));
@@ -140,10 +140,8 @@ Status TrafficControl::rollback(const std::string &name) {
   if (previous < 0) {
     return Status::error(
         ErrorId::NothingToRollBack,
-        fmt::format(
-            "model '{}' has no earlier split of traffic, and no earlier version that is loaded",
-            name),
-        "let version_policy keep the version before, for example `latest { num_versions: 2 }`");
+        fmt::format("model '{}' has no earlier traffic split and no earlier loaded version", name),
+        "keep the previous version with version_policy, for example `latest { num_versions: 2 }`");
   }
   return changed(name, {{{previous, 1}}, std::nullopt}, "was rolled back");
 }

@@ -77,7 +77,7 @@ private:
   static std::string reasonOf(const Status &status) {
     return status.isOk() || status.id() == ErrorId::NotBatchable
                ? std::string(status.message())
-               : "the proof could not be made: " + status.toString();
+               : "the check could not be completed: " + status.toString();
   }
 
   bool isSymbol(const std::string &dim) const { return record.symbols.contains(dim); }
@@ -93,7 +93,7 @@ private:
         bool isInput = list == &ports.inputs;
         std::string what = fmt::format("{} '{}'", isInput ? "input" : "output", port.name);
         if (port.maxDims.empty() || (isInput && port.minDims[0] > 1)) {
-          return refusedBatch(what + " has no dim 0 that may be 1");
+          return refusedBatch(what + " has no dim 0 that can be 1");
         }
         if (port.dims.empty() && policy.kind == BatchPolicy::Kind::IfRecorded) {
           return refusedBatch("the engine does not record which of its dims are equal");
@@ -128,7 +128,7 @@ private:
       if (found == record.meetings->end() || !found->second.empty()) {
         return refusedBatch(fmt::format(
             "rows of output '{}' are not independent: {}", port.name,
-            found == record.meetings->end() ? "the record does not name it" : found->second));
+            found == record.meetings->end() ? "the record does not mention it" : found->second));
       }
     }
     return Status::ok();
@@ -142,15 +142,15 @@ private:
         port = each.name == pad.input ? &each : port;
       }
       if (!port || port->dims.empty() || !isNumeric(port->dtype)) {
-        return refusedBatch(fmt::format(
-            "'{}', which is to be padded, is not an input whose dims are recorded", pad.input));
+        return refusedBatch(
+            fmt::format("'{}' in 'pad' is not an input with recorded dims", pad.input));
       }
       for (size_t i = 1; i < port->dims.size(); ++i) {
         bool isFree = port->minDims[i] != port->maxDims[i];
         if (isFree && !paddedDim.empty() && port->dims[i] != paddedDim) {
           return refusedBatch(
-              fmt::format("input '{}' has the dim {} besides {}, and one can be padded", pad.input,
-                          port->dims[i], paddedDim));
+              fmt::format("input '{}' has the dim {} besides {}, but only one can be padded",
+                          pad.input, port->dims[i], paddedDim));
         }
         if (isFree) {
           paddedDim = port->dims[i];
@@ -158,7 +158,7 @@ private:
       }
     }
     if (!isSymbol(paddedDim)) {
-      return refusedBatch("no dim of the inputs to pad varies by itself");
+      return refusedBatch("no dim of the inputs to pad varies on its own");
     }
     for (const std::vector<ModelPort> *list : {&ports.inputs, &ports.outputs}) {
       for (const ModelPort &port : *list) {
@@ -173,7 +173,7 @@ private:
         if (list == &ports.inputs && !isPadded &&
             std::find(port.dims.begin(), port.dims.end(), paddedDim) != port.dims.end()) {
           return refusedBatch(
-              fmt::format("input '{}' has the dim {} too, and nothing says what to pad it with",
+              fmt::format("input '{}' also has the dim {}, but 'pad' gives no value for it",
                           port.name, paddedDim));
         }
       }
@@ -185,13 +185,12 @@ private:
   Status findReach(std::vector<PadRule> &masks) const {
     std::map<std::string, RecordedPadding>::const_iterator found = record.padding.find(paddedDim);
     if (found == record.padding.end()) {
-      return refusedBatch(
-          fmt::format("the engine does not record whether padded places of {} reach an "
-                      "output; compile the model again",
-                      paddedDim));
+      return refusedBatch(fmt::format("the engine does not record whether padding along {} reaches "
+                                      "an output; compile the model again",
+                                      paddedDim));
     }
     if (!found->second.reach.empty()) {
-      return refusedBatch("padded places reach " + found->second.reach);
+      return refusedBatch("padded positions reach " + found->second.reach);
     }
     masks = found->second.masks;
     for (const PadRule &mask : masks) {
@@ -199,10 +198,9 @@ private:
         return pad.input == mask.input && pad.value == mask.value;
       });
       if (!isHidden) {
-        return refusedBatch(
-            fmt::format("'{}' hides padded places where it is padded with {:g}, and the "
-                        "configuration pads it with something else",
-                        mask.input, mask.value));
+        return refusedBatch(fmt::format("'{}' masks padded positions only if it is padded with "
+                                        "{:g}, but the configuration pads it with another value",
+                                        mask.input, mask.value));
       }
     }
     return Status::ok();

@@ -96,7 +96,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                                                        SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
   if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
-    return Status::error(ErrorId::InternalError, "a request to load lacks descriptors");
+    return Status::error(ErrorId::InternalError, "a load request lacks file descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -146,8 +146,8 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   if (!sha256.empty() &&
       registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
     return Status::error(ErrorId::SignatureWrong,
-                         "the engine's bytes are not those that were signed",
-                         "bring back the file that was, or have this one signed");
+                         "the engine's bytes differ from those that were signed",
+                         "restore the signed file, or sign this one");
   }
   tenon_engine *opened = nullptr;
   // Of an empty file the address is null, which would be an error of ours.
@@ -155,9 +155,9 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
   engine.reset(opened);
   if (isOnGpu && tenon_engine_gpu(opened) < 0) {
-    return Status::error(
-        ErrorId::EngineNoVariant, "no variant of the engine runs on the GPU of its worker",
-        "compile the model with --target for it; `tenon doctor` tells what the GPU is");
+    return Status::error(ErrorId::EngineNoVariant,
+                         "no variant of the engine runs on the GPU of its worker",
+                         "compile the model with --target for it; `tenon doctor` shows the GPU");
   }
   return Status::ok();
 }
@@ -213,7 +213,7 @@ void LoadedModel::serve(Instance &instance) {
     try {
       status = run(instance, slot);
     } catch (const std::exception &) {
-      status = Status::error(ErrorId::OutOfMemory, "no memory for a run");
+      status = Status::error(ErrorId::OutOfMemory, "out of memory for a run");
     }
     if (!status.isOk()) {
       putError(slot, status);

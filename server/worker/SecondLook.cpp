@@ -323,9 +323,9 @@ private:
     for (size_t o = 0; o < alone.size(); ++o) {
       const std::string &name = ports.outputs[o].name;
       if (!hasShape(batched[o], size, alone[o], o, isPadded())) {
-        return refusedBatch(
-            fmt::format("output '{}' is [{}] for a batch of {} rows and [{}] for one of them", name,
-                        fmt::join(batched[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
+        return refusedBatch(fmt::format(
+            "output '{}' has the shape [{}] for a batch of {} rows but [{}] for one of them", name,
+            fmt::join(batched[o].dims, ","), size, fmt::join(alone[o].dims, ",")));
       }
       TENON_ASSIGN(Tensor row, cut(batched[o], r, alone[o]));
       if (std::memcmp(row.bytes().data(), alone[o].bytes().data(), row.bytes().size()) != 0) {
@@ -352,8 +352,8 @@ private:
       double relative = std::abs(left - right) / std::max(magnitude, 1e-300);
       if (!(relative <= tolerance)) {
         return refusedBatch(
-            fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} "
-                        "(the largest value there is {:.3g}, allowed is {:.3g} of that)",
+            fmt::format("output '{}' of a row changes by {:.3g} when {} rows are {} (the largest "
+                        "value is {:.3g}, and {:.3g} of that is allowed)",
                         alone.name, std::abs(left - right), size,
                         isPadded() ? "padded and batched" : "batched", magnitude, tolerance));
       }

@@ -71,7 +71,7 @@ private:
       models[message.key] = std::move(model);
       return Status::ok();
     } catch (const std::exception &) {
-      return Status::error(ErrorId::OutOfMemory, "no memory to load the model");
+      return Status::error(ErrorId::OutOfMemory, "out of memory to load the model");
     }
   }
 

@@ -48,13 +48,12 @@ Result<Device> chooseDevice(const Placement &placement, bool runsOnGpu,
   bool isThere = placement.gpu ? *placement.gpu < taken.size() : !taken.empty();
   bool isForced = placement.kind == Placement::Kind::Gpu;
   if (isForced && !isThere) {
-    return Status::error(ErrorId::DeviceNotFound,
-                         placement.gpu
-                             ? fmt::format("the model is to run on GPU {}, and the server sees {}",
-                                           *placement.gpu, taken.size())
-                             : "the model is to run on a GPU, and the server sees none",
-                         "see whether nvidia-smi and CUDA_VISIBLE_DEVICES have it, or change "
-                         "instance_group in config.pbtxt");
+    return Status::error(
+        ErrorId::DeviceNotFound,
+        placement.gpu ? fmt::format("the model needs GPU {}, but the server sees {}",
+                                    *placement.gpu, taken.size())
+                      : "the model needs a GPU, but the server sees none",
+        "check nvidia-smi and CUDA_VISIBLE_DEVICES, or change instance_group in config.pbtxt");
   }
   if (placement.kind == Placement::Kind::Cpu || !isThere || (!isForced && !runsOnGpu)) {
     return Device();

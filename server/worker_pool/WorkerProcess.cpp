@@ -34,7 +34,7 @@ constexpr int kSocketBuffer = 1 << 20;
 Status notStarted(std::string_view what) {
   return Status::error(ErrorId::ThreadStartFailed,
                        fmt::format("a worker process cannot be started: {}", what),
-                       "look at the limits of processes, memory and open files (ulimit -a)");
+                       "check the limits of processes, memory and open files (ulimit -a)");
 }
 
 /// The environment of a worker: ours, but for the GPUs.
@@ -93,7 +93,7 @@ Descriptor above(Descriptor descriptor) {
 Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
   if (bytes > kMaxBufferBytes) {
     return Status::error(ErrorId::RequestTooLarge,
-                         fmt::format("inputs or outputs of the request take {} bytes, more than {}",
+                         fmt::format("inputs or outputs of the request need {} bytes, more than {}",
                                      bytes, kMaxBufferBytes));
   }
   uint64_t size = bufferSize(bytes);
@@ -114,7 +114,7 @@ Result<std::shared_ptr<SharedBuffer>> SharedBufferPool::take(uint64_t bytes) {
     if (!sendControl(socket, message).isOk()) {
       return Status::error(ErrorId::WorkerLost,
                            "the worker process ended before it ran the request",
-                           "the server's log tells more; the worker is started again");
+                           "see the server's log; the worker is restarted");
     }
   }
   buffer->charge = std::move(charge);

@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kRestartPeriod{200};
 using Clock = std::chrono::steady_clock;
 
 Status noDescriptors() {
-  return Status::error(ErrorId::TooManyFiles, "no descriptors for a model's engine and instances",
+  return Status::error(ErrorId::TooManyFiles,
+                       "no file descriptors are left for a model's engine and instances",
                        "raise the limit with `ulimit -n`");
 }
 
@@ -157,8 +158,8 @@ void WorkerSlot::handle(const ControlMessage &message) {
   }
   sentKey = 0;
   if (!std::exchange(hasLookedAtProcess, true) && !process->isConfined()) {
-    events.log(fmt::format("the kernel refuses a filter of system calls: the worker process {} has "
-                           "the rights of the server",
+    events.log(fmt::format("the kernel rejects the system call filter: the worker process {} has "
+                           "the same rights as the server",
                            name),
                LogLevel::Warning);
   }

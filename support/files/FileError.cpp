@@ -22,7 +22,7 @@ Status commonError(int error, std::string_view message) {
   case EMFILE:
   case ENFILE:
     return Status::error(ErrorId::TooManyFiles, message,
-                         "raise the limit (ulimit -n) or end other programs");
+                         "raise the limit (ulimit -n) or close other programs");
   case ENOMEM:
     return Status::error(ErrorId::OutOfMemory, message, "free memory");
   default:
@@ -40,7 +40,7 @@ Status openError(int error, const std::string &path) {
   return isName     ? Status::error(ErrorId::FileNotFound, message, "check the path")
          : isSocket ? Status::error(ErrorId::FileNotRegular, message, "give the path of a file")
                     : Status::error(ErrorId::FileReadFailed, message,
-                                    "look at the system's log for errors of the disk");
+                                    "check the system's log for disk errors");
 }
 
 Status writeError(int error, std::string_view what, const std::string &path) {

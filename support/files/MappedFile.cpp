@@ -61,7 +61,7 @@ Status FileReader::read(uint64_t offset, MutableBytes out) const {
       return Status::error(ErrorId::FileReadFailed,
                            strCat("cannot read ", out.size(), " bytes at ", offset, " of '", name,
                                   "': ", got < 0 ? std::strerror(errno) : "the file ends before"),
-                           "check that the file is complete and its disk healthy");
+                           "check that the file is complete and its disk is healthy");
     }
     done += static_cast<size_t>(got);
   }

@@ -35,7 +35,7 @@ std::string_view kindOf(mode_t mode) {
 
 Status notRegular(const std::string &path, std::string_view what) {
   return Status::error(ErrorId::OutputNotRegular, strCat("the output '", path, "' is ", what),
-                       "name a file, which is then made or replaced");
+                       "give the path of a regular file");
 }
 
 /// The end of a chain of links that leads to nothing yet, or `path` itself where it is no link.
@@ -95,7 +95,7 @@ Status checkAgainst(const std::string &path, const struct stat &file,
       return Status::error(
           ErrorId::OutputIsInput,
           strCat("the output '", path,
-                 "' is where results or messages are printed, which would be lost"),
+                 "' is where results or messages are printed; it would overwrite them"),
           "name another file with -o");
     }
   }
@@ -137,7 +137,7 @@ Status checkOutputFolder(const std::string &path) {
     return Status::error(ErrorId::OutputNotRegular,
                          strCat("the output folder '", path, "' is a ",
                                 S_ISREG(folder.st_mode) ? "file" : kindOf(folder.st_mode)),
-                         "name a folder, or one that is to be made");
+                         "give the path of a folder, existing or new");
   }
   return Status::ok();
 }

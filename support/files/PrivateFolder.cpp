@@ -44,12 +44,12 @@ Result<PrivateFolder> PrivateFolder::open(const std::string &path) {
     opened = ::open(path.c_str(), flags);
   }
   if (opened < 0) {
-    return unusable(path, strCat("cannot be made or opened: ", std::strerror(errno)));
+    return unusable(path, strCat("cannot be created or opened: ", std::strerror(errno)));
   }
   PrivateFolder folder(opened);
   struct stat info = {};
   if (::fstat(opened, &info) != 0 || !isOwn(info)) {
-    return unusable(path, "belongs to another user, or others may write to it");
+    return unusable(path, "belongs to another user, or others can write to it");
   }
   return folder;
 }

@@ -61,7 +61,7 @@ Result<ScratchFolder> ScratchFolder::create(const std::string &parent, const std
   if (!::mkdtemp(path.data())) {
     return Status::error(
         ErrorId::FileWriteFailed,
-        strCat("cannot make a folder in '", parent, "': ", std::strerror(errno)),
+        strCat("cannot create a folder in '", parent, "': ", std::strerror(errno)),
         "check its permissions and the free space, or set TMPDIR to another folder");
   }
   int folder = openFolder(path);

@@ -109,7 +109,7 @@ public:
     double word = words.take();
     if (word != 0 && !isInList()) {
       return refuse(Fault::Syntax,
-                    "NaN or an infinite value outside of '" + std::string(limits.listKey) + "'");
+                    "NaN or an infinite value outside '" + std::string(limits.listKey) + "'");
     }
     value = word != 0 ? std::copysign(word, value) : value;
     // Integers beyond 64 bits come as floats too.
@@ -159,7 +159,7 @@ private:
   }
   bool refuseInList() {
     return refuse(Fault::NoNumbers,
-                  "'" + std::string(limits.listKey) + "' holds something that is no number");
+                  "'" + std::string(limits.listKey) + "' contains something that is not a number");
   }
   bool pushNumber(NumberList::Kind kind, uint64_t bits) {
     NumberList &list = lists->back();
@@ -203,7 +203,7 @@ bool JsonBuilder::growList(NumberList &list) {
   size_t capacity = std::max(kFirst, list.kinds.capacity() + list.kinds.capacity() / 2);
   uint64_t after = capacity * (sizeof(NumberList::Kind) + sizeof(uint64_t));
   if (limits.mayHold && !(*limits.mayHold)(listBytes + after - before)) {
-    return refuse(Fault::Memory, "no memory for its numbers");
+    return refuse(Fault::Memory, "out of memory for its numbers");
   }
   list.kinds.reserve(capacity);
   list.values.reserve(capacity);
@@ -333,7 +333,7 @@ std::optional<JsonFault> parseStrict(std::string_view text, const JsonLimits &li
   }
   std::optional<JsonFault> fault = build(text, limits, false, lists, value);
   if (!fault && limits.isObject && !value.is_object()) {
-    fault = {Fault::NoObject, "the value is no object"};
+    fault = {Fault::NoObject, "the value is not an object"};
   }
   return fault;
 }

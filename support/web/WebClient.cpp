@@ -47,10 +47,9 @@ Curl openCurl() {
   library.find(curl.append, "curl_slist_append");
   library.find(curl.freeList, "curl_slist_free_all");
   if (!library.isWhole() || curl.globalInit(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-    curl.problem =
-        Status::error(ErrorId::LibraryMissing,
-                      strCat("requests over HTTP need ", kName, ", which cannot be opened"),
-                      "install libcurl (Debian: libcurl4)");
+    curl.problem = Status::error(ErrorId::LibraryMissing,
+                                 strCat("HTTP requests need ", kName, ", which cannot be opened"),
+                                 "install libcurl (Debian: libcurl4)");
   }
   return curl;
 }
@@ -171,7 +170,7 @@ Status prepareBody(const Curl &curl, Transfer &transfer) {
     if (!transfer.upload || fseeko(transfer.upload.get(), 0, SEEK_END) != 0) {
       return Status::error(ErrorId::FileReadFailed,
                            strCat("'", request.uploadPath, "' cannot be read"),
-                           "look at its rights");
+                           "check its permissions");
     }
     curl_off_t from = static_cast<curl_off_t>(request.uploadFrom);
     bytes = std::max<curl_off_t>(ftello(transfer.upload.get()) - from, 0);
@@ -208,7 +207,7 @@ Status failed(const Curl &curl, const Transfer &transfer, CURLcode code, const c
   return Status::error(ErrorId::WebFailed,
                        strCat(request.method, " ", request.url, ": ",
                               *detail ? std::string_view(detail) : curl.describe(code)),
-                       "look whether the server runs and can be reached from here");
+                       "check that the server is running and can be reached from here");
 }
 
 } // namespace
@@ -220,7 +219,7 @@ Result<WebReply> fetch(const WebRequest &request) {
   }
   std::unique_ptr<CURL, decltype(curl.cleanup)> handle(curl.init(), curl.cleanup);
   if (!handle) {
-    return Status::error(ErrorId::OutOfMemory, "libcurl has no memory for a request",
+    return Status::error(ErrorId::OutOfMemory, "libcurl is out of memory for a request",
                          "close other programs");
   }
   Transfer transfer{.kept = keptBytes(request),

@@ -149,7 +149,7 @@ Result<std::vector<Entry>> Archive::entries() const {
     entry.name.assign(reinterpret_cast<const char *>(file.data() + at + kCentralBytes), nameBytes);
     readZip64(file.subspan(at + kCentralBytes + nameBytes, extraBytes), entry);
     if (!names.insert(entry.name).second) {
-      return bad(strCat("the entry '", entry.name, "' is there twice"));
+      return bad(strCat("the entry '", entry.name, "' occurs twice"));
     }
     list.push_back(std::move(entry));
     at += kCentralBytes + nameBytes + extraBytes + commentBytes;
@@ -171,7 +171,7 @@ Result<Bytes> Archive::packedBytes(const Entry &entry) const {
                      ? entry.packed == entry.unpacked
                      : entry.method == kDeflated && entry.unpacked / kMaxExpansion <= entry.packed;
   return isKnown ? Result<Bytes>(file.subspan(start, entry.packed))
-                 : bad(strCat("'", entry.name, "' is packed in an unknown way"));
+                 : bad(strCat("'", entry.name, "' uses an unknown compression method"));
 }
 
 Result<Bytes> Archive::read(const Entry &entry, std::vector<std::byte> &owned) const {

@@ -166,7 +166,7 @@ class Starts(ServingTest):
         (self.folder / "two").mkdir()
         for name in ("a", "b"):
             shutil.copy(self.stores["file"], self.folder / f"two/{name}.tenon")
-        for folder, words in ((self.folder / "two", "TN0804: there are 2 models, and 'fashion' is the name of one"), (self.folder / "empty", "TN0804")):
+        for folder, words in ((self.folder / "two", "TN0804: there are 2 models, but 'fashion' can name only one"), (self.folder / "empty", "TN0804")):
             folder.mkdir(exist_ok=True)
             with self.assertRaisesRegex(RuntimeError, words):
                 self.start(container_of(KSERVE[0]), folder)

@@ -230,7 +230,7 @@ class OtherMetrics(AccuracyTest):
         rows, _ = self.rows("m.onnx", "--data", "test.npz", "--metric", f"cmd:{sys.executable} score.py")
         self.assertAlmostEqual(self.rows("m.onnx", "--data", "test.npz")[0][0]["value"], rows[0]["value"], 9)
         self.assertIsNone(rows[0]["interval_95"])
-        for program, part in (("echo 1; false", "ended with exit code 1"), ("echo nothing", "is no number"), ("true", "is no number"),
+        for program, part in (("echo 1; false", "ended with exit code 1"), ("echo nothing", "is not a number"), ("true", "is not a number"),
                               ("kill -9 $$;", "ended by a signal")):
             with self.subTest(program=program):
                 done = self.refuse(5, "TN0115", "accuracy", "m.onnx", "--data", "test.npz", "--metric", f"cmd:{program}", *FAST)
@@ -335,7 +335,7 @@ class Faults(AccuracyTest):
                  ("TN0113", 5, "samples of 7", dict(x=self.x[:, :7], y=self.y)), ("TN0113", 5, "a label for each sample", dict(x=self.x, y=self.y[:5])),
                  ("TN0108", 2, "numpy.float32", dict(x=self.x.astype(np.float64), y=self.y)), ("TN0114", 5, "in sample 17, element 3", dict(x=nan, y=self.y)),
                  ("TN0115", 5, "needs labels", dict(x=self.x)), ("TN0115", 5, "labels count from 0 to 9", dict(x=self.x, y=self.y + 1)),
-                 ("TN0115", 5, "no number of a class", dict(x=self.x, y=self.y + 0.5)), ("TN0113", 5, "complex64", dict(x=self.x, y=self.y.astype("c8"))),
+                 ("TN0115", 5, "is not a class number", dict(x=self.x, y=self.y + 0.5)), ("TN0113", 5, "complex64", dict(x=self.x, y=self.y.astype("c8"))),
                  ("TN0106", 5, "'<U5'", dict(x=self.x, y=np.array(["class"] * SAMPLES)))]
         for error, exit_code, part, arrays in cases:
             with self.subTest(part=part):
@@ -364,11 +364,11 @@ class Faults(AccuracyTest):
 
     def test_lines(self):
         good = json.dumps({"x": self.x[0].tolist(), "label": 1})
-        for error, exit_code, part, line in (("TN0113", 5, "line 2 is not an object", "[1, 2]"), ("TN0113", 5, "line 2 is not an object", '{"x": NaN}'),
+        for error, exit_code, part, line in (("TN0113", 5, "line 2 is not a JSON object", "[1, 2]"), ("TN0113", 5, "line 2 is not a JSON object", '{"x": NaN}'),
                                              ("TN0113", 5, "line 2: 'x' has samples of 2", '{"x": [1, 2], "label": 1}'), ("TN0113", 5, "has no 'x'", '{"label": 1}'),
-                                             ("TN0113", 5, "lists in it differ", '{"x": [[1], [2, 3]], "label": 1}'),
-                                             ("TN0113", 5, "lists in it differ", '{"x": ' + "[" * 5000 + "]" * 5000 + "}"),
-                                             ("TN0113", 5, "not every sample has a label", json.dumps({"x": self.x[0].tolist()}))):
+                                             ("TN0113", 5, "its lists differ", '{"x": [[1], [2, 3]], "label": 1}'),
+                                             ("TN0113", 5, "its lists differ", '{"x": ' + "[" * 5000 + "]" * 5000 + "}"),
+                                             ("TN0113", 5, "some samples have no label", json.dumps({"x": self.x[0].tolist()}))):
             with self.subTest(line=line[:40]):
                 (self.folder / "bad.jsonl").write_text(f"{good}\n{line}\n")
                 self.assertIn(part, self.refuse(exit_code, error, "accuracy", "m.onnx", "--data", "bad.jsonl", *FAST).stderr)

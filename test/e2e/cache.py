@@ -39,7 +39,7 @@ class Cache(ToolTest):
         (base / "tenon").chmod(0o777)
         done = self.run_with("compile", CNN, "-o", "shared.tenon", XDG_CACHE_HOME=str(base))
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertEqual(1, done.stderr.count(f"'{base}/tenon' belongs to another user, or others may write to it"))
+        self.assertEqual(1, done.stderr.count(f"'{base}/tenon' belongs to another user, or others can write to it"))
         self.assertEqual([], list((base / "tenon").iterdir()))
 
     def test_another_build_of_the_compiler_shares_no_entry(self):

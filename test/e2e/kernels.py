@@ -107,7 +107,7 @@ class Weights(ToolTest):
 
     def test_a_bound_that_cannot_hold(self):
         done = self.refuse(2, "TN0105", "compile", "c.onnx", "-o", "c.tenon", "--max-weights", "1.2x", "--kernel", "conv2=conv_winograd4")
-        self.assertRegex(done.stderr, r"bytes at least.*\n  try: allow more: --max-weights \d\.\d\dx")
+        self.assertRegex(done.stderr, r"bytes or more.*\n  try: allow more: --max-weights \d\.\d\dx")
         times = done.stderr.split("--max-weights ")[-1].split()[0]
         self.compiled("--max-weights", times, "--kernel", "conv2=conv_winograd4")
         for wrong in ("0.5x", "x", "abc", "1e9", "nan"):
@@ -171,7 +171,7 @@ class Kernels(ToolTest):
                               (["--kernel", "mm=1=gemm_skinny{stages=x}"], "form"),
                               (["--kernel", "mm=1=gemv"], "gemv refused"),
                               (["--kernel", "nothere=gemv"], "no region has the node 'nothere'"),
-                              (["--kernel", "gemv"], "names no node"),
+                              (["--kernel", "gemv"], "does not name a node"),
                               (["--disable-family", "pointwse"], "did you mean 'pointwise'")):
             with self.subTest(options=options):
                 done = self.call("compile", "product.onnx", "-o", "q.tenon", *GPU, *options)
@@ -282,7 +282,7 @@ class Kernels(ToolTest):
         self.assertTrue(12 * totals[2] < totals[3] < 24 * totals[2], totals)
         said = self.succeed("explain", "fusion", "small.tenon", "mm1", "--shape", "x:8x128x32").stdout
         self.assertIn("sizes: batch=8, length=128; --shape INPUT:SIZES shows others (kernels were chosen at batch=128, length=128)", said)
-        self.assertIn("explain kernels take it", self.refuse(2, "TN0105", "explain", "memory", "small.tenon", "--shape", "x:1x1x32").stderr)
+        self.assertIn("explain kernels accept it", self.refuse(2, "TN0105", "explain", "memory", "small.tenon", "--shape", "x:1x1x32").stderr)
         self.assertIn("sizes: batch=1, length=1, the smallest", self.succeed("explain", "memory", "small.tenon").stdout)
         self.assertIn("no input 'y'", self.refuse(2, "TN0105", "explain", "fusion", "small.tenon", "--shape", "y:1x1x1").stderr)
 
@@ -308,7 +308,7 @@ class Kernels(ToolTest):
         done = self.call("bench", "small.onnx", "--kernels", "nothere", "--target", "cpu:avx2")
         self.assertIn("no region has the node 'nothere'", done.stderr)
         self.succeed("compile", "small.onnx", "-o", "small.tenon", "--target", "cpu:avx2")
-        self.assertIn("its kernels are chosen", self.call("bench", "small.tenon", "--kernels", "all").stderr)
+        self.assertIn("kernels are already chosen", self.call("bench", "small.tenon", "--kernels", "all").stderr)
         done = self.call("bench", "small.onnx", "--kernels", "all", "--target", "cpu:avx2,cuda:sm_90")
         self.assertIn("for one target", done.stderr)
 

@@ -46,9 +46,9 @@ OTHER_NUMBERS = [
     (["compile", "model.onnx", "--shape", "image:[5..2]x3x8x8"], "'[5..2]' is not a dimension"),
     (["compile", "model.onnx", "--shape", "image:1e9x3x8x8"], "'1e9' is not a dimension"),
     (["check", "model.onnx", "--shape", "image:99999999999999999999x3x8x8"], "is not a dimension"),
-    (["inspect", "model.onnx", "--shape", "image:1x3x8x8", "--shape", "image:2x3x8x8"], "another --shape"),
+    (["inspect", "model.onnx", "--shape", "image:1x3x8x8", "--shape", "image:2x3x8x8"], "already a --shape"),
     (["run", "model.tenon", "--fill", "image:1..0"], "not a range"),
-    (["run", "model.tenon", "--fill", "image:0..1e300"], "does not hold these values"),
+    (["run", "model.tenon", "--fill", "image:0..1e300"], "cannot hold these values"),
     (["run", "model.tenon", "--shape", "image:nanx3x8x8"], "'nan' is not a dimension"),
 ]
 # What is written, and what was meant.

@@ -109,7 +109,7 @@ class Programs(unittest.TestCase):
         "strict": (["max(L['flat_args'][0].size()[0], 4) < L['flat_args'][0].size()[1]"], {}, {"2x5": "", "5x5": "flat_args"}),
         "implied": (["L['x'].size()[0] == L['x'].size()[0]", "L['x'].size()[0] >= 0"], {}, {"1x1": ""}),
         "unread": ([], {"L['x'].size()[0] ~ 3": "'~ 3' is not understood", "L['x'].stride()[0] == 3": "it asks for '.stride()[0]' of an input", "": "it breaks off",
-                        "L['z'].size()[0] == 1": "is no dimension of an input", "math.cos(L['x'].size()[0]) < 1": "'math.cos' is not known", "(" * 9999: "nested too deeply",
+                        "L['z'].size()[0] == 1": "is not a dimension of an input", "math.cos(L['x'].size()[0]) < 1": "'math.cos' is not known", "(" * 9999: "nested too deeply",
                         "math.sqrt(L['x'].size()[0] * L['x'].size()[1]) < 4": "no constraint of an engine can say it"}, {"2x3": ""}),
     }  # fmt: skip
 

@@ -380,10 +380,10 @@ class Quantize(ToolTest):
                                   ({"image": image[:, :, :16]}, "TN0113", "has samples of 3x16x32"),
                                   ({"image": image.transpose(0, 2, 3, 1)}, "TN0113", "has samples of 32x32x3"),
                                   ({"other": image, "more": image}, "TN0113", "no array for the input 'image'"),
-                                  ({"image": np.full_like(image, 0.5)}, "TN0113", "one value")):
+                                  ({"image": np.full_like(image, 0.5)}, "TN0113", "the same value in all samples")):
             self.assertIn(words, self.refused(code, *common, data=data))
-        for data, words in (({"image": image[:1]}, "one sample alone"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
-                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "each sample has one value")):
+        for data, words in (({"image": image[:1]}, "only one sample"), ({"image": np.repeat(image[:1], 4, 0)}, "all 4 samples are the same"),
+                            ({"image": np.broadcast_to(image[:, :1, :1, :1], image.shape)}, "in each sample, all values of an input are equal")):
             np.savez(self.folder / "odd.npz", **data)
             self.assertIn(words, self.call("quantize", model, "--data", "odd.npz", "-o", "odd.onnx").stderr)
             self.assertIn(words, " ".join(self.json("quantize", model, "--data", "odd.npz", "-o", "odd.onnx")["warnings"]))

@@ -140,7 +140,7 @@ class QuantizeForms(ToolTest):
             self.refused("TN0218", "inputs and", model, "--weights-only", 8)
         cycle = [helper.make_node("Relu", ["b"], ["a"]), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
         model = self.save(raw(cycle, [w], [value("x", ["n", 256])], [value("y", ["n", 256])]))
-        self.refused("TN0217", "which is made later", model, "--weights-only", 8)
+        self.refused("TN0217", "which is defined later", model, "--weights-only", 8)
 
     def test_norms_that_do_not_fit_are_left(self):
         weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((64, 32, 3, 3)).astype(np.float32), "w")
@@ -291,9 +291,9 @@ class QuantizeForms(ToolTest):
         model = self.save(transformer(), "transformer.onnx")
         np.savez(self.folder / "calib.npz", ids=np.random.default_rng(0).integers(0, 1000, (4, 16)))
         self.refused("TN0105", "--narrow asks", model, "--weights-only", 8, "--narrow", "q0")
-        self.refused("TN0105", "--data gives some", model, "--weights-only", 8, "--data", "calib.npz")
+        self.refused("TN0105", "--data is given", model, "--weights-only", 8, "--data", "calib.npz")
         self.refused("TN0105", "both name 'q0'", model, "--data", "calib.npz", "--keep", "q0", "--narrow", "q0")
-        self.refused("TN0105", "--percentile says nothing", model, "--data", "calib.npz", "--percentile", 99)
+        self.refused("TN0105", "--percentile has no effect", model, "--data", "calib.npz", "--percentile", 99)
 
     def test_zeros_lose_nothing(self):
         net = Net(3)

@@ -89,9 +89,9 @@ class Search(ToolTest):
                 self.assertTrue(spoiled and all(form["drop"] > 0.005 and not form["fits"] for form in spoiled))
                 text = self.succeed("quantize", f"{kind}.onnx", *DATA, "-o", f"{kind}8.onnx", "--accuracy-drop", "0.5%", "--state",
                                     self.copied(f"{kind}.copy", kind), "--budget", "1ms").stdout
-                self.assertIn("'spoiled' loses most: int8 there alone moves the outputs by", text.splitlines()[0])
+                self.assertIn("'spoiled' loses most: int8 there alone changes the outputs by", text.splitlines()[0])
                 self.assertIn("'driven'", text.splitlines()[0])
-                self.assertIn("it stays wide", text.splitlines()[0])
+                self.assertIn("it stays in FP32", text.splitlines()[0])
                 # What the loss is said to be is what `accuracy` measures of the file that was written.
                 measured = self.json("accuracy", f"{kind}8.onnx", "--reference", f"{kind}.onnx", "--data", "test.npz", "--metric", "cosine", "--seconds",
                                      "0.01", "--target", "cpu:native")["metrics"][0]["models"][0]["value"]
@@ -162,7 +162,7 @@ class Search(ToolTest):
         known["model_ms"] = 1234.5  # what only the file can say
         state.write_text(json.dumps(known))
         done = self.refuse(6, "TN0118", *command, "--budget", "1ms")
-        self.assertIn("goes on from killed.onnx.search.json", done.stderr)
+        self.assertIn("continue from killed.onnx.search.json", done.stderr)
         first, _ = json.JSONDecoder().raw_decode(self.call(*command, "--budget", "1ms", "--json").stdout)
         self.assertEqual(1234.5, first["search"]["model_latency_ms"])
         # With all that is needed it ends well, and its own file goes.
@@ -179,7 +179,7 @@ class Search(ToolTest):
         self.assertFalse((self.folder / "none.onnx").exists())
         # The model itself is the most accurate form that keeps a loose limit.
         done = self.succeed(*flags, "--latency", "10s")
-        self.assertIn("no form in 8 bits is better", done.stderr)
+        self.assertIn("no 8-bit version is better", done.stderr)
         np.testing.assert_allclose(by_peer(self.folder / "none.onnx", self.image), by_peer(self.folder / "outlier.onnx", self.image), rtol=1e-5)
         both = self.again("outlier.onnx", "both.onnx", "--accuracy-drop", "0.5%", "--latency", "10s", state="none.json")
         self.assertTrue(next(form for form in both["search"]["forms"] if form["chosen"])["fits"])
@@ -260,7 +260,7 @@ class Search(ToolTest):
                 ("TN0105", 2, "--weights-only", ("quantize", "outlier.onnx", "--weights-only", "8", "--accuracy-drop", "1%")),
                 ("TN0105", 2, "no such metric", (*base, "--report", "bad.html", "--metric", "top0")),
                 ("TN0105", 2, "no such metric", (*asked, "--metric", "top0")), ("TN0115", 5, "needs labels", (*asked, "--metric", "f1")),
-                ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is none", (*asked, "--state", "outlier.onnx"))):
+                ("TN0101", 2, "nowhere.npz", (*asked, "--test", "nowhere.npz")), ("TN0117", 5, "is not a search state", (*asked, "--state", "outlier.onnx"))):
             with self.subTest(flags[5:]):
                 self.assertIn(words, self.refuse(code, error, *flags).stderr)
         everything = [f"--keep={name}" for name in ("stem", "before", "spoiled", "after")]

@@ -203,7 +203,7 @@ class Refusals(TuneTest):
             burner.start()
         try:
             done = self.refuse(6, "TN0143", "tune", "large.onnx", "--store", self.store)
-            self.assertRegex(done.stderr, r"others disturbed \d+ of \d+ rounds")
+            self.assertRegex(done.stderr, r"other programs disturbed \d+ of \d+ rounds")
             self.assertEqual([], self.lines())
         finally:
             for burner in burners:
@@ -259,7 +259,7 @@ class Cache(TuneTest):
         whole = self.records.read_bytes()
         self.records.write_bytes(whole[:-20])
         done = self.succeed("compile", "mlp.onnx", "-o", "c.tenon", *COMPILE, "--store", self.store)
-        self.assertIn("the last record of the tuning store is incomplete: it is dropped", done.stderr)
+        self.assertIn("the last record of the tuning store is incomplete and is dropped", done.stderr)
         self.assertEqual(2, len(self.json("cache", "ls", "--store", self.store)["records"]))
         again = self.tune("mlp.onnx")
         self.assertEqual((1, 2), (again["measured"], again["known"]))
@@ -271,7 +271,7 @@ class Cache(TuneTest):
         text[text.index(b"\n") + 60] ^= 1
         self.records.write_bytes(text)
         done = self.succeed("compile", "mlp.onnx", "-o", "c.tenon", *COMPILE, "--store", self.store)
-        self.assertRegex(done.stderr, "TN0140: record 1 of .*: its checksum does not fit; it is not used")
+        self.assertRegex(done.stderr, "TN0140: record 1 of .*: its checksum does not match; it is not used")
         self.refuse(5, "TN0140", "cache", "import", self.records, "--store", self.folder / "new")
         self.assertFalse((self.folder / "new" / "records").exists())
         self.assertEqual(1, self.json("cache", "gc", "--store", self.store)["dropped"])

@@ -366,7 +366,7 @@ class Engines(ToolTest):
         self.assertIn("'/bin/true' is not ptxas", done.stderr)
         self.assertIn("--ptxas", done.stderr)
         done = self.call("compile", CNN, "-o", engine, "--target", "cuda:sm_90", "--ptxas", ptxas, "--no-cache")
-        self.assertIn("ptxas 1.2.3 refuses the PTX for sm_90: ptxas fatal: wrong target", done.stderr)
+        self.assertIn("ptxas 1.2.3 rejects the PTX for sm_90: ptxas fatal: wrong target", done.stderr)
 
     def test_explain(self):
         regions = self.json("explain", "fusion", self.engine)["regions"]

@@ -97,7 +97,7 @@ class Views(ToolTest):
         self.assertTrue(all("us" in region for region in own["regions"]))
         self.refuse(2, "TN0105", "inspect", "model.onnx", "--profile", "times.json")
         rows[0]["label"] = "another"
-        for content, said in (({"regions": rows}, "of another engine"), ([], "has no times"), ({"regions": [1]}, "has no times")):
+        for content, said in (({"regions": rows}, "belongs to another engine"), ([], "has no region times"), ({"regions": [1]}, "has no region times")):
             (self.folder / "no.json").write_text(json.dumps(content))
             self.assertIn(said, self.refuse(2, "TN0105", "inspect", "model.tenon", "--profile", "no.json").stderr)
 

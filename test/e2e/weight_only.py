@@ -237,14 +237,14 @@ class WeightOnly(ToolTest):
         grid = np.ones((2, 32))
         cases = [(dequantize(0.1, np.uint8(1)), "TN0236", "different element types"), (dequantize(np.ones(32), axis=5), "TN0219", "axis 5"),
                  (dequantize(np.ones(31), axis=1), "TN0236", "31 and 32 differ"),
-                 (dequantize(grid, axis=0, block_size=24), "TN0301", "not one a block"),
-                 (dequantize(np.ones((2, 31)), axis=0, block_size=32), "TN0301", "not one a block"),
+                 (dequantize(grid, axis=0, block_size=24), "TN0301", "one scale per block"),
+                 (dequantize(np.ones((2, 31)), axis=0, block_size=32), "TN0301", "one scale per block"),
                  (dequantize(grid, np.ones((1, 32), np.int8), axis=0, block_size=32), "TN0236", "64 scales, but 32 zero points"),
                  (dequantize(grid, np.ones((2, 32), np.uint8), axis=0, block_size=32), "TN0236", "different element types"),
                  (dequantize(np.nan), "TN0236", "its scale is nan"), (dequantize([[np.inf] * 32] * 2, axis=0, block_size=32), "TN0236", "its scale is inf"),
                  (n_bits(np.full(64, np.nan)), "TN0236", "its scale is nan"), (n_bits(np.ones(63)), "TN0236", "weights or scales"), (n_bits(shape=(32, 2, 15)), "TN0236", "weights or scales"),
                  (n_bits(zero=np.ones(31, np.uint8)), "TN0236", "zero points"), (n_bits(zero=np.ones(64, np.int32)), "TN0236", "zero points"),
-                 (n_bits(zero=np.ones(32, np.uint8), extra=[np.zeros((1, 64), np.int32)]), "TN0236", "its groups")]
+                 (n_bits(zero=np.ones(32, np.uint8), extra=[np.zeros((1, 64), np.int32)]), "TN0236", "one group per row")]
         for scale in (0, np.nan, -0.5, 1e-42):
             cases.append((("QuantizeLinear", [np.float32(scale)], {}), "TN0236", "its scale is"))
         for (operator, values, attributes), code, text in cases:

@@ -216,7 +216,7 @@ class Running(unittest.TestCase):
             scores = [tenon.accuracy(model, data, seconds=0.01)["metrics"][0]["models"][0]["value"]
                       for data in ({"image": pictures, "labels": labels}, Loader(lambda x, y: (x, y)), list(zip(pictures, labels)))]  # fmt: skip
             self.assertEqual(1, len(set(scores)))
-            with self.assertWarnsRegex(UserWarning, "one sample alone"):
+            with self.assertWarnsRegex(UserWarning, "only one sample"):
                 tenon.quantize(model, pictures[:1], output)
             with self.assertWarnsRegex(UserWarning, "are the same"):
                 tenon.quantize(model, np.repeat(pictures[:1], 5, 0), output)

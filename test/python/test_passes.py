@@ -215,7 +215,7 @@ class Refused(unittest.TestCase):
 
         error = self.fails(negate)
         self.assertEqual(error.id, "TN0406")
-        self.assertRegex(str(error), r"output 'y' changes by \S+ of its largest element, and the pass allows rounding alone")
+        self.assertRegex(str(error), r"output 'y' changes by \S+ of its largest element, but the pass allows rounding alone")
         self.assertIn("tn.neg", str(error))
         folder = pathlib.Path(str(error).split("the graph before it is in ")[1].split(" ")[0])
         # The graph before the pass is a model that can be compiled again.
@@ -256,7 +256,7 @@ class Refused(unittest.TestCase):
             "cannot be replaced by": lambda g: g.replace(g.outputs["y"], g.inputs["x"]),
             "the model has an output 'y'": lambda g: g.add_output(g.inputs["x"], "y"),
             "are read": lambda g: g.outputs["y"].producer.erase(),
-            "is no constant": lambda g: g.inputs["x"].numpy(),
+            "is not a constant": lambda g: g.inputs["x"].numpy(),
             "in the pattern 'relu(' at": lambda g: list(g.match("relu(")),
             "a pattern is an operation": lambda g: list(g.match("x")),
             "did you mean 'sigmoid'": lambda g: list(g.match("add(sigmid(x), _)")),

@@ -127,7 +127,7 @@ class Canary(unittest.TestCase):
             server.wait_until(lambda: self.registry("history", "m@canary")["events"][-1]["action"] == "rollback")
             event = self.registry("history", "m@canary")["events"][-1]
             self.assertEqual((2, 3), (event["version"], event["from"]))
-            self.assertRegex(event["detail"]["reason"], "canary 3 beside 2: ")
+            self.assertRegex(event["detail"]["reason"], "canary 3 compared with 2: ")
             server.wait_until(lambda: [row["version"] for row in server.post("/v2/repository/index")[1]] == ["2"])
             self.assertEqual({"2": 20}, self.versions(server, 20))
         self.assertEqual([], self.registry("verify")["problems"])

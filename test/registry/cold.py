@@ -146,7 +146,7 @@ class Cold(unittest.TestCase):
             stored.write_bytes(content[:-1] + b"?")
             status, value = self.ask(server, 1)
             self.assertEqual(503, status)
-            self.assertIn("was damaged", value["error"])
+            self.assertIn("is damaged", value["error"])
             before = len(self.gets(1))
             self.assertEqual(503, self.ask(server, 1)[0])
             self.assertEqual(before, len(self.gets(1)), "not at once again")

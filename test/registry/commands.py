@@ -396,7 +396,7 @@ class Gates(RegistryTest):
         data = dict(np.load(self.folder / "test.npz"))
         subprocess.run([TENON, "run", "worse.tenon", "--inputs", "test.npz", "-o", "out.npz", "--quiet"], cwd=self.folder, capture_output=True)
         np.savez(self.folder / "cherry.npz", image=data["image"][:64], labels=np.zeros(64, np.int64))
-        self.assertIn("another data set is another gate", self.refused("TN1009", "gate", "cnn:2", "live", "--data", "cherry.npz"))
+        self.assertIn("sets a gate with other data", self.refused("TN1009", "gate", "cnn:2", "live", "--data", "cherry.npz"))
         self.assertEqual("refused", self.measure(2)[0])  # on what is pinned
         event = self.get("history")["events"][-1]["detail"]["conditions"]
         self.assertEqual("registry:test:1", event["data"])
@@ -404,7 +404,7 @@ class Gates(RegistryTest):
         self.get("gate", "cnn@live", "--rule", "size <= 1GiB", "--data", "registry:test:1", "--seconds", "0.3", "--repetitions", "2", "--machine", "this")
         self.refused("TN1009", "gate", "cnn:2", "live", "--seconds", "0.2")
         self.measure(2, "--seconds", "0.3")
-        self.assertIn("wants 2 results that passed, and there are 1", self.refused("TN1008", "promote", "cnn:2", "live"))
+        self.assertIn("needs 2 passing results, but there are 1", self.refused("TN1008", "promote", "cnn:2", "live"))
         self.measure(2, "--seconds", "0.3")
         self.get("promote", "cnn:2", "live")
         self.assertEqual([], self.get("verify")["problems"])

@@ -71,7 +71,7 @@ class Versions(VersionTest):
         environment = dict(self.environment, PATH=f"{TENON.parent}{os.pathsep}{os.environ['PATH']}")
         done = subprocess.run(["bash", "-ec", script], cwd=home, env=environment, capture_output=True, text=True, timeout=120)
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, "model.tenon is what key [0-9a-f]{16} signed, 1 file\n")
+        self.assertRegex(done.stdout, "model.tenon matches what key [0-9a-f]{16} signed, 1 file\n")
 
     def test_push_and_sign(self):
         self.get("push", "cnn", "cnn.tenon", "--sign", "mine.pem")
@@ -103,7 +103,7 @@ class Versions(VersionTest):
         self.refused("TN1015", "registry", "gate", "cnn:1", "live")
         self.refused("TN1015", "registry", "promote", "cnn:1", "live")
         self.get("sign", "cnn:1", "--key", "other.pem")
-        self.assertIn("asks for a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
+        self.assertIn("requires a signature", self.refused("TN1015", "registry", "promote", "cnn:1", "live"))
         self.get("sign", "cnn:1", "--key", "mine.pem")
         self.get("promote", "cnn:1", "live")
         both = (self.folder / "mine.pub.pem").read_text() + (self.folder / "other.pub.pem").read_text()

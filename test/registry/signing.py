@@ -245,7 +245,7 @@ class Keys(SigningTest):
         self.assertIn("CN=Stranger, which is not trusted", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
         # An authority's own certificate is for signing certificates.
         self.get("sign", "model", "--key", "authority.key.pem", "--certificate-chain", "authority.pem")
-        self.assertIn("not meant for signing", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
+        self.assertIn("not meant for code signing", self.refused("TN1015", "verify", "model", "--trusted", "authority.pem"))
 
 
 class Bundles(SigningTest):

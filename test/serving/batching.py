@@ -191,6 +191,7 @@ class Batching(unittest.TestCase):
         accepted = 'dynamic_batching {} parameters { key: "answers_may_depend_on_other_requests" value { string_value: "accepted" } }'
         with self.serve(config=accepted, model="slight") as server:
             self.assertRegex(self.reason(server, "slight"), "TN0850: output 'sum' of a row changes by [0-9.e-]+ when [0-9]+ rows are batched")
+            self.assertNotIn("dynamic_batching", json.loads(server.get("/v2/models/slight/config")[1]))
         with self.serve(config=accepted, model="even") as server:
             self.assertEqual("", self.reason(server, "even"))
             self.assertIn("dynamic_batching", json.loads(server.get("/v2/models/even/config")[1]))
@@ -292,7 +293,7 @@ class Batching(unittest.TestCase):
             answer = self.ask_text(server, [1, 2], mask=[1])
             self.assertEqual((400, "TN0807"), (answer[0], answer[1]["error"][:6]))
         with self.serve(config=config, model="leaky") as server:
-            self.assertRegex(self.reason(server, "leaky"), "not padded: TN0850: padded places reach output 'pooled': node 'pooled' adds up padded places")
+            self.assertRegex(self.reason(server, "leaky"), "not padded: TN0850: padded positions reach output 'pooled': node 'pooled' adds up padded places")
             alone = [self.outputs(self.ask_text(server, row, "leaky"))["pooled"] for row in rows]
             with server.paused():
                 calls = [Call(lambda row=row: self.ask_text(server, row, "leaky")) for row in rows]
@@ -303,9 +304,9 @@ class Batching(unittest.TestCase):
             server.wait_until(lambda: server.state("text") == "UNAVAILABLE")
             self.assertIn("TN0805: model 'text' version 1: the parameter 'pad' names 'msk'", server.post("/v2/repository/index")[1][0]["reason"])
         with self.serve(config=config.replace("mask: 0", "mask: 1"), model="text") as server:
-            self.assertIn("'mask' hides padded places where it is padded with 0, and the configuration pads it with something else", self.reason(server, "text"))
+            self.assertIn("'mask' masks padded positions only if it is padded with 0, but the configuration pads it with another value", self.reason(server, "text"))
         with self.serve(config=config.replace(", mask: 0", ""), model="text") as server:
-            self.assertIn("input 'mask' has the dim length too, and nothing says what to pad it with", self.reason(server, "text"))
+            self.assertIn("input 'mask' also has the dim length, but 'pad' gives no value for it", self.reason(server, "text"))
 
     def test_error_of_one(self):
         """A request that the model refuses, or whose data do not fit, takes no other of its batch with it."""

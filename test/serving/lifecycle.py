@@ -254,7 +254,7 @@ class Lifecycle(ServingTest):
         with Server(models) as server:
             os.truncate(models / "cnn.tenon", 100)
             self.restart(server)
-            self.assertIn("was changed", self.refused(server.infer(), 503, "TN0811"))
+            self.assertIn("has changed", self.refused(server.infer(), 503, "TN0811"))
             shutil.copy(self.folder / "models/cnn.tenon", models / "cnn.tenon")
             self.assertEqual(200, server.post("/v2/repository/models/cnn/load")[0])
             self.assertEqual(200, server.infer()[0])

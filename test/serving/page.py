@@ -385,6 +385,8 @@ class Token(PageTest):
                 self.browser.type(token)
                 self.browser.press("Enter")
                 self.await_text("#token-problem", answer)
+            self.assertEqual(403, server.infer(headers={"Authorization": f"Bearer {TOKENS['read']}"})[0])
+            self.assertEqual([], json.loads(server.get("/v2/tenon/status", headers={"Authorization": f"Bearer {TOKENS['read']}"})[1])["errors"], "of those who may not ask")
             self.browser.type(TOKENS["read"])
             self.browser.press("Enter")
             self.await_text("#model-rows", "cnn")

@@ -71,7 +71,7 @@ class Sites(ServingTest):
             self.assertRegex(curl(UNLOAD, "-H", header), r"(?s)^HTTP/2 403.*TN0822")
             self.assertRegex(call("-H", header), "grpc-status: 7")
         self.assertRegex(curl(UNLOAD, "-H", f"Origin: http://127.0.0.1:{server.port}"), r"(?s)^HTTP/2 404.*TN0810")
-        self.assertRegex(call(), "grpc-status: 3")  # the call has no message
+        self.assertRegex(call(), "grpc-status: 3")  # the call contains no message
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ class Rules(Watching):
             for _ in range(3):
                 self.send(server, rows_of(self.rng, 100, 2.0), version=1)
             self.drift(server, 3, "1")
-            server.wait_until(lambda: "nobody has looked since" in "".join(server.log))
+            server.wait_until(lambda: "nobody has intervened since" in "".join(server.log))
             self.assertEqual(1, server.metric("tenon_rollbacks_total", 'model="m"'))
             self.assertEqual(200, server.post("/v2/repository/models/m/traffic", {"weights": {"2": 1}})[0])
             for _ in range(3):
@@ -319,7 +319,7 @@ class Rules(Watching):
             server.wait_until(lambda: json.loads(server.get("/v2/repository/models/m/traffic")[1]) == {"weights": {"1": 1}})
             server.wait_until(lambda: len(receiver.received) == 2)
             self.assertEqual(["canary", "rollback"], [each["event"] for each in receiver.events()])
-            self.assertRegex(receiver.events()[0]["reason"], r"canary 2 beside 1: [\d.]+ % of its \d+ requests failed, 0.00 % of \d+ of the stable version")
+            self.assertRegex(receiver.events()[0]["reason"], r"canary 2 compared with 1: [\d.]+ % of its \d+ requests failed, 0.00 % of \d+ of the stable version")
 
     def test_inputs_alone_roll_back_only_where_that_is_asked(self):
         """What is asked has changed, not what the version makes of it; a reference of the inputs in float64, as others write them."""
@@ -335,7 +335,7 @@ class Rules(Watching):
                 said = self.drift(server, 4)
                 server.wait_until(lambda: len(receiver.received) == (1 if action == "rollback" else 2))
                 if action == "rollback":
-                    self.assertRegex(said["action"], r"^not rolled back, since no output drifts: drift in 3 windows")
+                    self.assertRegex(said["action"], r"^not rolled back, because no output drifts: drift in 3 windows")
                     self.assertIn("its reference has no outputs", "".join(server.log))
                 self.assertEqual("2" if action == "rollback" else "1", self.answers(server))
 
@@ -364,7 +364,7 @@ class Rules(Watching):
         for windows in range(1, 4):
             self.send(server, rows_of(self.rng, 100, 2.0))
             self.drift(server, windows)
-        server.wait_until(lambda: "nobody has looked since" in "".join(server.log))
+        server.wait_until(lambda: "nobody has intervened since" in "".join(server.log))
         self.assertEqual("1", self.answers(server))
 
 

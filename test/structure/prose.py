@@ -1,7 +1,7 @@
-"""Checks that README, docs and help keep to the words of the field and to plain sentences.
+"""Checks that README, docs, help, messages, public headers and descriptions of operations keep to the words of the field and to plain sentences.
 
-Relies on git for the list of pages and on `tenon help --json` for the help. Each pattern comes with a sentence in which it must be found.
-Pages that are written from C++ sources (operations, the C interface) and those of the past (decisions, measurements) are not read.
+Relies on git for the lists of files and on `tenon help --json` for the help. Each pattern comes with a sentence in which it must be found.
+Pages of the past (decisions, measurements) are not read; those written from C++ sources are read there. Nor are texts that engines record.
 """
 
 import json
@@ -14,6 +14,8 @@ import unittest
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 NOT_READ = {"adr", "c.md", "measurements", "ops"}
+# Their texts are records in engines and quantized models, whose bytes stay.
+RECORDED = ("compiler/codegen/", "compiler/dispatch/", "compiler/quant/")
 
 # What is not said, and a sentence that says it.
 PATTERNS = {
@@ -41,6 +43,8 @@ PATTERNS = {
     r"\bwho (?:runs|has|wants|signs|reads) (?:models|it|them|one)\b": "Who runs models needs a token.",
     r"\beverybody may everything\b": "Without tokens everybody may everything.",
     r"\bis not one that\b": "This is not one that the server has.",
+    r"(?<!there )(?<!where )\b(?:is|are) no (?!longer|more|less|larger|smaller|faster|slower|worse|better|different|need|use|such)\w+": "The file is no registry.",
+    r"\b(?:inside|outside) of\b": "It lies outside of the folder.",
 }
 
 COMPILED = [re.compile(pattern, re.I) for pattern in PATTERNS]
@@ -57,20 +61,36 @@ def faults(text):
     return [text[max(0, found.start() - 20):found.end() + 20] for pattern in COMPILED for found in pattern.finditer(text)]
 
 
+LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|\'(?:[^\'\\\n]|\\.)+\'|R"(\w*)\(.*?\)\1"|#include[^\n]*|((?:"(?:[^"\\\n]|\\.)*"\s*)+)', re.S)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def messages(source):
+    """The texts of C++ code that have more than a word: adjacent literals are one."""
+    pieces = [re.findall(r'"((?:[^"\\\n]|\\.)*)"', found[2]) for found in LITERAL.finditer(source) if found[2]]
+    return [text for piece in pieces if " " in (text := "".join(piece))]
+
+
+def comments(source):
+    return " ".join(re.sub(r"^[ \t]*(?://+|/?\*+/?)", " ", found[0], flags=re.M) for found in COMMENT.finditer(source))
+
+
+def descriptions(source):
+    """The texts of a .td file, without its code."""
+    return messages(source) + re.findall(r"description = \[\{(.*?)\}\]", source, re.S)
+
+
+def tracked(*patterns):
+    listed = subprocess.run(["git", "-C", str(SOURCE), "ls-files", *patterns], check=True, capture_output=True, text=True)
+    return [path for line in listed.stdout.splitlines() if (path := SOURCE / line).exists()]
+
+
 def pages():
-    listed = subprocess.run(["git", "-C", str(SOURCE), "ls-files", "README.md", "CONTRIBUTING.md", "docs/*.md"], check=True, capture_output=True, text=True)
-    paths = [pathlib.PurePath(line) for line in listed.stdout.splitlines()]
-    return [SOURCE / path for path in paths if not NOT_READ & set(path.parts) and (SOURCE / path).exists()]
+    return [page for page in tracked("README.md", "CONTRIBUTING.md", "docs/*.md") if not NOT_READ & set(page.relative_to(SOURCE).parts)]
 
 
 def name_of(page):
     return str(page.relative_to(SOURCE))
-
-
-def without_title(page):
-    """The title of an error's page is that of the error, which its messages and its table share."""
-    text = page.read_text()
-    return text.partition("\n")[2] if re.fullmatch(r"TN\d{4}", page.stem) else text
 
 
 def help_texts(verbs):
@@ -86,7 +106,7 @@ class Prose(unittest.TestCase):
 
     def test_pages(self):
         self.assertGreater(len(pages()), 200)
-        self.assertEqual({}, {name_of(page): found for page in pages() if (found := faults(without_title(page)))})
+        self.assertEqual({}, {name_of(page): found for page in pages() if (found := faults(page.read_text()))})
 
     def test_help(self):
         verbs = json.loads(subprocess.run([TENON, "help", "--json"], capture_output=True, check=True).stdout)["verbs"]
@@ -94,7 +114,22 @@ class Prose(unittest.TestCase):
         self.assertGreater(len(texts), 200)
         self.assertEqual({}, {name: found for name, text in texts if (found := faults(text))})
 
+    def test_messages(self):
+        files = [file for file in tracked("*.cpp", "*.h", "*.def") if not name_of(file).startswith(("test/", "examples/", *RECORDED))]
+        texts = [(name_of(file), text) for file in files for text in messages(file.read_text())]
+        self.assertGreater(len(texts), 5_000)
+        self.assertEqual([], [(name, found) for name, text in texts if (found := faults(text))])
+
+    def test_interfaces(self):
+        texts = [(name_of(file), comments(file.read_text())) for file in tracked("include/tenon/*.h")]
+        texts += [(name_of(file), text) for file in tracked("*.td") for text in descriptions(file.read_text())]
+        self.assertGreater(len(texts), 100)
+        self.assertEqual([], [(name, found) for name, text in texts if (found := faults(text))])
+
     def test_planted(self):
+        self.assertEqual(["so many bytes, 'x'", "go on"], messages("""// "a b"\nerror("so many "\n"bytes, 'x'", '"', "go", R"(b b)", "go on"); /* "c d" */"""))
+        self.assertEqual(1, len(faults(comments("int a; /* As\n * usual. */"))))
+        self.assertEqual(["Op one.", "Op two.", "A\n  net."], descriptions('summary = "Op one."; description = [{A\n  net.}]; description = "Op two.";'))
         for pattern, sentence in PATTERNS.items():
             self.assertEqual(1, len(faults(sentence)), f"{pattern}: {sentence}")
             self.assertTrue(re.search(pattern, faults(sentence)[0], re.I), sentence)

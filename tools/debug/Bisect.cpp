@@ -91,8 +91,8 @@ void Bisector::findRegion() {
     break;
   case Outcome::Kind::Same:
     result.phase = "plan";
-    result.why =
-        "with the results of all regions as outputs, the numbers are right: " + result.outcome.text;
+    result.why = "with the results of all regions as outputs, the numbers are correct: " +
+                 result.outcome.text;
     break;
   default:
     result.phase = "run";

@@ -251,8 +251,9 @@ Result<Comparer::Pairs> Comparer::match(const Values &expected, const Values &ac
   }
   llvm::erase_if(pairs, isAlone);
   if (pairs.empty()) {
-    return Status::error(ErrorId::BadArgument, "nothing to compare: the two have no name in common",
-                         "say which belong together: --map NAME_IN_A=NAME_IN_B");
+    return Status::error(ErrorId::BadArgument,
+                         "nothing to compare: the two have no names in common",
+                         "say which values belong together: --map NAME_IN_A=NAME_IN_B");
   }
   return pairs;
 }

@@ -85,12 +85,12 @@ std::string describe(const Outcome &outcome) {
   case Outcome::Kind::Fault:
     return strCat("error ", nameOf(outcome.id), " while compiling");
   case Outcome::Kind::RunError:
-    return outcome.id == ErrorId::None ? "results where the reference has an error"
+    return outcome.id == ErrorId::None ? "results although the reference fails"
                                        : strCat("error ", nameOf(outcome.id), " while running");
   case Outcome::Kind::Signal:
     return strCat("signal ", outcome.signal, " (", strsignal(outcome.signal), ")");
   case Outcome::Kind::TooLong:
-    return "no end in time";
+    return "does not finish in time";
   }
   return "";
 }
@@ -102,7 +102,7 @@ Outcome inChild(double seconds, const std::function<Outcome(std::string &)> &tas
                       std::chrono::duration<double>(seconds));
   int ends[2];
   if (pipe(ends) != 0) {
-    return {.kind = Outcome::Kind::Refused, .text = "cannot make a pipe"};
+    return {.kind = Outcome::Kind::Refused, .text = "cannot create a pipe"};
   }
   pid_t child = fork();
   if (child < 0) {
@@ -125,7 +125,7 @@ Outcome inChild(double seconds, const std::function<Outcome(std::string &)> &tas
   waitpid(child, &status, 0);
   if (!inTime) {
     return {.kind = Outcome::Kind::TooLong,
-            .text = strCat("it takes more than ", static_cast<int64_t>(seconds), " s")};
+            .text = strCat("it needs more than ", static_cast<int64_t>(seconds), " s")};
   }
   Header header{};
   if (text.size() >= sizeof(header)) {

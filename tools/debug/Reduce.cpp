@@ -257,8 +257,7 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
     return Status::error(
         ErrorId::BadArgument,
         strCat("'", request.compile.model,
-               "' is an archive of torch.export, and what remains of a model is "
-               "written as ONNX"),
+               "' is an archive from torch.export, but reduced models are written as ONNX"),
         "use 'tenon debug bisect', or 'tenon compare compiled:MODEL MODEL --layers'");
   }
   TENON_ASSIGN(whole, makeTrial(request, scratch));

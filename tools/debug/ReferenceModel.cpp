@@ -103,7 +103,7 @@ Result<Tensors> inOrder(const std::vector<NamedTensor> &given,
     if (found == given.end()) {
       return Status::error(ErrorId::BadArgument,
                            strCat("there is no value for the input '", name, "'"),
-                           "give every input with --inputs, or none");
+                           "give all inputs with --inputs, or none");
     }
     ordered.push_back(found->tensor);
   }

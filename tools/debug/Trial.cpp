@@ -51,8 +51,8 @@ Status chooseLevel(pipeline::CompileOptions &options) {
   std::vector<engine::CpuLevel> levels = options.levels;
   std::erase_if(levels, [](engine::CpuLevel level) { return !runtime::runsHere(level); });
   if (levels.empty()) {
-    return Status::error(ErrorId::UnsupportedTarget, "this machine runs none of the targets",
-                         "name one that 'tenon doctor' lists, with --target");
+    return Status::error(ErrorId::UnsupportedTarget, "this machine cannot run any of the targets",
+                         "name a target that 'tenon doctor' lists, with --target");
   }
   options.levels = {levels.back()};
   return Status::ok();

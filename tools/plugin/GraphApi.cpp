@@ -208,7 +208,7 @@ pipeline::UserPass userPassOf(const tenon_pass &pass) {
       return Status::error(ErrorId::UserPassFailed, handle.failure);
     }
     return handle.error.empty()
-               ? Status::error(ErrorId::UserPassFailed, "it failed and did not say why")
+               ? Status::error(ErrorId::UserPassFailed, "it failed without a message")
                : Status::error(ErrorId::BadGraphEdit, handle.error);
   };
   return own;

@@ -35,17 +35,17 @@ template <typename T> T commonPart(const T &given, size_t size) {
 Status checkPass(const tenon_pass &pass, const std::string &from) {
   auto refused = [&](std::string_view what) {
     return Status::error(ErrorId::BadArgument, strCat(from, ": ", what),
-                         "include/tenon/graph.h says what a pass is");
+                         "include/tenon/graph.h defines what a pass is");
   };
   std::string_view name = pass.name ? pass.name : "";
   std::string_view phase = pass.phase ? pass.phase : "";
   if (name.empty() || !std::all_of(name.begin(), name.end(), isNameCharacter)) {
-    return refused(
-        strCat("'", name, "' is no name of a pass, which has small letters, digits and '-'"));
+    return refused(strCat(
+        "'", name, "' is not a valid pass name: names consist of small letters, digits and '-'"));
   }
   if (phase != "normalize" && phase != "optimize") {
     return refused(strCat("pass '", name, "' is for the phase '", phase,
-                          "', and there are 'normalize' and 'optimize'"));
+                          "', but the phases are 'normalize' and 'optimize'"));
   }
   if (pass.tolerance != pass.tolerance) {
     return refused(strCat("the tolerance of pass '", name, "' is not a number"));
@@ -74,11 +74,12 @@ Result<std::vector<tenon_pass>> loadPlugin(const std::string &path) {
   }
   const tenon_plugin *plugin = reinterpret_cast<tenon_plugin_query_fn>(symbol)(TENON_GRAPH_ABI);
   if (!plugin) {
-    return refuse(path, strCat("it does not serve version ", TENON_GRAPH_ABI, " of the interface"));
+    return refuse(path,
+                  strCat("it does not support version ", TENON_GRAPH_ABI, " of the interface"));
   }
   if (plugin->abi != TENON_GRAPH_ABI || plugin->struct_size < sizeof(tenon_plugin)) {
     return refuse(path, strCat("it was built for version ", plugin->abi,
-                               " of the interface, and this is ", TENON_GRAPH_ABI));
+                               " of the interface, but this is ", TENON_GRAPH_ABI));
   }
   std::vector<tenon_pass> passes;
   // Each entry is as large as the plug-in's own tenon_pass.

@@ -14,7 +14,7 @@ namespace {
 
 Status unfit(const std::string &record) {
   return Status::error(ErrorId::EngineBadRecord,
-                       fmt::format("the record '{}' is of another version, or damaged", record),
+                       fmt::format("the record '{}' has another version or is damaged", record),
                        "compile the model again with this version of Tenon");
 }
 
@@ -234,8 +234,9 @@ Status addTimes(Graph &graph, std::string_view profile) {
       if (row.at("label") != label) {
         return Status::error(
             ErrorId::BadArgument,
-            fmt::format("the profile is of another engine: its instruction {} is '{}', here '{}'",
-                        found->first, row.at("label").get<std::string>(), label),
+            fmt::format(
+                "the profile belongs to another engine: its instruction {} is '{}', here '{}'",
+                found->first, row.at("label").get<std::string>(), label),
             "measure this engine with tenon bench --regions --json");
       }
       std::optional<double> &sum = graph.regions[region].microseconds;
@@ -243,7 +244,7 @@ Status addTimes(Graph &graph, std::string_view profile) {
     }
     return Status::ok();
   } catch (const Json::exception &) {
-    return Status::error(ErrorId::BadArgument, "the profile has no times of regions",
+    return Status::error(ErrorId::BadArgument, "the profile has no region times",
                          "tenon bench ENGINE --regions --json writes them");
   }
 }

@@ -215,7 +215,7 @@ Result<Graph> readGraph(std::string_view text) {
     }
   } catch (const Json::exception &) {
   }
-  return Status::error(ErrorId::EngineBadRecord, "the record 'graph' is of another version",
+  return Status::error(ErrorId::EngineBadRecord, "the record 'graph' has another version",
                        "compile the model again with this version of Tenon");
 }
 

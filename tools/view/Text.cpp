@@ -73,8 +73,7 @@ std::string renderText(const Graph &graph) {
   text += fmt::format("  total: {} nodes, {} FLOPs, {} bytes moved\n", graph.nodes.size(),
                       countText(totals.flops), countText(totals.bytes));
   if (totals.microseconds) {
-    text += fmt::format("  time: {:.2f} us in the regions that the profile has\n",
-                        *totals.microseconds);
+    text += fmt::format("  time: {:.2f} us in the profiled regions\n", *totals.microseconds);
   }
   return text;
 }

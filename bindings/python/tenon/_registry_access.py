@@ -37,7 +37,7 @@ def _split(reference: str) -> List[str]:
     """NAME, and what follows it with its mark."""
     found = re.fullmatch(r"([^:@]+)((?:[:@].+)?)", reference)
     if not found:
-        raise usage("TN1004", f"'{reference}' is not a version of a registry", "write NAME:VERSION, NAME@ALIAS, or NAME for the newest")
+        raise usage("TN1004", f"'{reference}' is not a version of a registry", "use NAME:VERSION, NAME@ALIAS, or NAME for the newest version")
     return [found[1], found[2]]
 
 
@@ -114,7 +114,7 @@ class Server:
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
         except (OSError, ssl.SSLError, http.client.HTTPException) as error:
-            hint = "look whether the server runs and can be reached from here"
+            hint = "check that the server is running and can be reached from here"
             raise _errors.DeviceError(f"TN1013: '{self._url}': {error} ({hint})", "TN1013", hint) from error
 
     @staticmethod

@@ -214,7 +214,7 @@ class Registry:
         """
         shown = self.show(version)
         if shown.deleted:
-            raise usage("TN1003", f"{shown.reference} was deleted by gc", "its facts are all that is left")
+            raise usage("TN1003", f"gc deleted {shown.reference}", "only its metadata is left")
         path = os.fspath(output) if output is not None else os.path.join(_cache(), shown.hash, os.path.basename(shown.file) or "file")
         if output is None and hash_of(path) == shown.hash:
             return path

@@ -138,7 +138,7 @@ void takeDiagonals(Emitter &c, Labelled &x) {
          j = x.labels.find(x.labels[i], i + 1)) {
       tn::Dims dims = x.value ? tn::getDims(x.value.getType()) : tn::Dims();
       if (!x.value || !c.require(tn::ConstraintKind::equal, dims[i], dims[j],
-                                 "the dimensions of a letter that is twice in an operand")) {
+                                 "the dimensions of a letter that occurs twice in an operand")) {
         x.value = Value();
         return;
       }

@@ -200,7 +200,7 @@ bool Emitter::requireSizesOf(Operation *op) {
 
 /// The dialect's own words for an operand of the wrong type name no type that a model has.
 static std::string refusedTypes(ValueRange operands) {
-  std::string text = "the operator is not there for elements of type ";
+  std::string text = "the operator does not support elements of type ";
   llvm::raw_string_ostream stream(text);
   llvm::SetVector<Type> types;
   for (Value operand : operands) {

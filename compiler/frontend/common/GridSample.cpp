@@ -129,7 +129,7 @@ Value affineGrid(Emitter &c, Value matrices, ArrayRef<AffineExpr> size, bool ali
   int64_t spatial = static_cast<int64_t>(size.size()) - 2;
   tn::Dims dims0 = tn::getDims(matrices.getType());
   if (spatial < 2 || spatial > 3 || dims0.size() != 3) {
-    c.error(ErrorId::OnnxBadNode, "theta is not one matrix of 2 x 3 or 3 x 4 an image");
+    c.error(ErrorId::OnnxBadNode, "theta is not one matrix of 2 x 3 or 3 x 4 per image");
     return Value();
   }
   if (!requireDim(c, dims0[1], spatial, "the height of theta") ||
@@ -168,7 +168,7 @@ Value sampleGrid(Emitter &c, Value map, Value positions, StringRef mode, Padding
   int64_t spatial = static_cast<int64_t>(dims.size()) - 2;
   Type element = getElementTypeOrSelf(map);
   if (spatial < 1 || static_cast<int64_t>(grid.size()) != spatial + 2) {
-    c.error(ErrorId::OnnxBadNode, "the grid does not hold a position of the map's rank");
+    c.error(ErrorId::OnnxBadNode, "the grid's positions do not have the rank of the map");
     return Value();
   }
   if (!requireDim(c, grid.back(), spatial, "the length of the grid's positions")) {

@@ -15,33 +15,32 @@ Value Step::projected(Emitter &c, Value x, std::string_view part, Rows rows, int
   return y ? c.reshape(y, {tokens, heads, c.constantSize(headWidth)}) : y;
 }
 
-/// Rotary embeddings of the first elements of each head.
+/// Rotary embeddings of the first elements of each head: x * cosine + swapped x * sine, where the
+/// sine has the signs. Pairs lie along a dim of two of their own, so that swapping is one slice.
 Value Step::turned(Emitter &c, Value x, int64_t heads, const Angles &by) {
   if (!x || c.failed()) {
     return Value();
   }
   bool isPairs = model.family->rope == Rope::Pairs;
   AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
-  AffineExpr one = c.constantSize(1), two = c.constantSize(2), none = c.constantSize(0);
-  int64_t axis = isPairs ? 3 : 2;
+  AffineExpr two = c.constantSize(2), whole = c.constantSize(model.turned);
   tn::Dims pairs =
       isPairs ? tn::Dims{tokens, count, half, two} : tn::Dims{tokens, count, two, half};
-  tn::Dims entry = pairs;
-  entry[axis] = one;
-  Value part = c.reshape(c.sliceAxis(x, 2, none, c.constantSize(model.turned)), pairs);
-  auto half_ = [&](AffineExpr which) {
-    return c.reshape(c.sliceAxis(part, axis, which, one), {tokens, count, half});
-  };
-  Value first = half_(none), second = half_(one);
-  Value real = c.sub(c.mul(first, by.cosine), c.mul(second, by.sine));
-  Value imaginary = c.add(c.mul(first, by.sine), c.mul(second, by.cosine));
-  Value y = c.reshape(c.concat({c.reshape(real, entry), c.reshape(imaginary, entry)}, axis),
-                      {tokens, count, c.constantSize(model.turned)});
+  Value part = model.turned == model.keyWidth ? x : c.sliceAxis(x, 2, c.constantSize(0), whole);
+  part = c.reshape(part, pairs);
+  SmallVector<AffineExpr> starts(pairs.size(), c.constantSize(0));
+  SmallVector<int64_t> steps(pairs.size(), 1);
+  size_t axis = isPairs ? 3 : 2;
+  starts[axis] = c.constantSize(1);
+  steps[axis] = -1;
+  Value swapped = c.makeTyped<tn::SliceOp>(cast<RankedTensorType>(part.getType()), part,
+                                           tn::symbolMap(starts, &context), steps);
+  Value y = c.add(c.mul(part, by.cosine), c.mul(swapped, by.sine));
+  y = c.reshape(y, {tokens, count, whole});
   if (model.turned == model.keyWidth) {
     return y;
   }
-  Value rest = c.sliceAxis(x, 2, c.constantSize(model.turned),
-                           c.constantSize(model.keyWidth - model.turned));
+  Value rest = c.sliceAxis(x, 2, whole, c.constantSize(model.keyWidth - model.turned));
   return c.concat({y, rest}, 2);
 }
 

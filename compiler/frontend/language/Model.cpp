@@ -165,8 +165,8 @@ Result<std::vector<float>> Reader::factors(std::string_view name) {
     return std::vector<float>();
   }
   if (tensor->type->name != "F32" || tensor->elements() != model.turned / 2) {
-    return bad(
-        strCat("the tensor '", name, "' is no list of ", model.turned / 2, " numbers of type F32"));
+    return bad(strCat("the tensor '", name, "' is not a list of ", model.turned / 2,
+                      " numbers of type F32"));
   }
   model.read.insert(tensor->name);
   std::vector<float> all(tensor->elements());
@@ -279,8 +279,7 @@ void Reader::findUnknownKeys() {
                           std::ranges::end(kInert)) {
       gap(key,
           strCat("the key, ", value.describe(),
-                 ", may change what the model computes, and is "
-                 "not known"),
+                 ", may change what the model computes, but is unknown"),
           "");
     }
   }

@@ -113,22 +113,29 @@ Status Step::makeInputs() {
   return Status::ok();
 }
 
+/// Both elements of a pair have its cosine and sine, the first one's sine with its sign.
 Angles Step::anglesOf(Emitter &c, const Rotation &rotation) {
+  bool isPairs = model.family->rope == Rope::Pairs;
   int64_t half = model.turned / 2;
   std::vector<double> byPosition = frequencies(rotation, model.turned, positions);
-  auto table = [&](double (*function)(double)) {
-    std::vector<double> numbers;
-    numbers.reserve(positions * half);
+  AffineExpr one = c.constantSize(1), two = c.constantSize(2), pairs = c.constantSize(half);
+  auto table = [&](double (*function)(double), double sign) {
+    std::vector<double> numbers(positions * model.turned);
     for (int64_t position = 0; position < positions; ++position) {
-      for (double frequency : byPosition) {
-        numbers.push_back(rotation.magnitude * function(static_cast<double>(position) * frequency));
+      for (int64_t pair = 0; pair < half; ++pair) {
+        double value =
+            rotation.magnitude * function(static_cast<double>(position) * byPosition[pair]);
+        int64_t row = position * model.turned;
+        numbers[row + (isPairs ? 2 * pair : pair)] = sign * value;
+        numbers[row + (isPairs ? 2 * pair + 1 : half + pair)] = value;
       }
     }
-    Value values = c.realConstant(numbers, {positions, half}, builder.getF32Type());
+    Value values = c.realConstant(numbers, {positions, model.turned}, builder.getF32Type());
     values = c.make<tn::GatherOp>(values, places, int64_t{0});
-    return c.reshape(values, {tokens, c.constantSize(1), c.constantSize(half)});
+    return c.reshape(values, isPairs ? tn::Dims{tokens, one, pairs, two}
+                                     : tn::Dims{tokens, one, two, pairs});
   };
-  return {.cosine = table(std::cos), .sine = table(std::sin)};
+  return {.cosine = table(std::cos, 1), .sine = table(std::sin, -1)};
 }
 
 /// Which keys a query sees: those up to its own, or only the last of them.

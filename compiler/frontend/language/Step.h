@@ -24,7 +24,8 @@ private:
   std::string name;
 };
 
-/// Of the turns of rotary embeddings, where the tokens stand: [tokens, 1, turned / 2].
+/// Of the turns of rotary embeddings, where the tokens stand: [tokens, 1, turned], the last dim in
+/// pairs.
 struct Angles {
   mlir::Value cosine, sine;
 };

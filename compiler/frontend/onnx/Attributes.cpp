@@ -69,7 +69,7 @@ Type NodeContext::elementNamed(StringRef name, Type otherwise) {
     return otherwise;
   }
   if (number < 0 || number > kLastDataType) {
-    error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is no data type");
+    error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is not a data type");
     return Type();
   }
   DataType type = static_cast<DataType>(number);
@@ -115,7 +115,7 @@ SmallVector<double> NodeContext::numberList(StringRef name) {
 int64_t NodeContext::normalizeAxis(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) {
     error(ErrorId::OnnxBadAttribute,
-          "axis " + Twine(axis) + " is outside of a tensor of rank " + Twine(rank));
+          "axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
     return 0;
   }
   return axis < 0 ? axis + rank : axis;

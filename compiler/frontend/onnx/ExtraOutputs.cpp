@@ -36,7 +36,8 @@ Result<std::vector<std::string>> chosen(const Pieces &pieces,
       continue;
     }
     if (!llvm::is_contained(inner, name)) {
-      return Status::error(ErrorId::BadArgument, strCat("no node of the model gives '", name, "'"),
+      return Status::error(ErrorId::BadArgument,
+                           strCat("no node of the model produces '", name, "'"),
                            didYouMean(name, inner, "'tenon inspect MODEL' lists the nodes"));
     }
     names.push_back(name);

@@ -23,9 +23,9 @@ constexpr Remedy kRemedies[] = {
     {"ZipMap", "export with the option zipmap off, as in skl2onnx.to_onnx(model, x, "
                "options={'zipmap': False}), so that the probabilities are a tensor"},
     {"CategoryMapper", "map the strings to numbers before the model"},
-    {"ImageDecoder", "decode the image before the model and give it the pixels"},
+    {"ImageDecoder", "decode the image before the model and pass it the pixels"},
     {"RegexFullMatch", "match the strings before the model"},
-    {"StringConcat", "join the strings outside of the model"},
+    {"StringConcat", "join the strings outside the model"},
     {"StringNormalizer", "normalize the strings before the model"},
     {"StringSplit", "split the strings before the model"},
 };

@@ -124,9 +124,7 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
       info.hasShape || given ? std::nullopt : rankFromUses(model.graph, info.name);
   if (!info.hasShape && !given && !rank) {
     gaps.push_back(inputGap(
-        info,
-        "the model states no shape for this input, and its nodes do not tell how many dimensions "
-        "it has",
+        info, "the model states no shape for this input, and its nodes do not determine its rank",
         strCat("give a size or a range for each, as in --shape '", info.name, ":1x[1..512]'")));
     return Status::ok();
   }

@@ -122,11 +122,11 @@ std::optional<Sizes> NodeContext::requireSizes(unsigned i, StringRef what) {
   std::optional<Sizes> known = boundedSizes(*this, i);
   if (!known) {
     gap("the " + what +
-            " is computed from input data, and nothing bounds it, so that no memory can be laid "
-            "out for the results",
+            " is computed from input data without a bound, so memory for the results cannot be "
+            "planned",
         "make the " + what +
-            " a constant, compute it from shapes, or take the lesser of it and a "
-            "constant (Min), and export again");
+            " a constant, compute it from shapes, or take the minimum of it and a constant (Min), "
+            "and export again");
   }
   return known;
 }
@@ -181,11 +181,10 @@ void NodeContext::error(ErrorId id, const Twine &what) {
   fail(id, what,
        domain.empty() || isMl
            ? ("correct the node; https://onnx.ai/onnx/operators/onnx_" +
-              Twine(isMl ? "aionnxml" : "") + "_" + name + ".html says what the operator takes")
+              Twine(isMl ? "aionnxml" : "") + "_" + name + ".html describes the operator")
                  .str()
        : domain == kMicrosoft ? ("correct the node; " + name +
-                                 " in ContribOperators.md of ONNX Runtime says what the "
-                                 "operator takes")
+                                 " in ContribOperators.md of ONNX Runtime describes the operator")
                                     .str()
                               : "correct the node or the operator's definition");
 }
@@ -195,7 +194,7 @@ void NodeContext::schemaError(ErrorId id, const Twine &what) {
   if (!domain.empty() && domain != "ai.onnx.ml") {
     return error(id, what); // the checker has no schema of it
   }
-  fail(id, what, "correct the node; onnx.checker names it too");
+  fail(id, what, "correct the node; onnx.checker reports it too");
 }
 
 std::string NodeContext::label() const {

@@ -49,7 +49,7 @@ void unknownAttribute(NodeContext &call, StringRef name, ArrayRef<StringRef> kno
   StringRef nearest = nearestName(name, known);
   std::string remedy = !elsewhere.empty() ? "; it has one only " + elsewhere.str()
                        : nearest.empty()  ? ""
-                                          : "; the nearest that it has is '" + nearest.str() + "'";
+                                          : "; the nearest one is '" + nearest.str() + "'";
   call.schemaError(ErrorId::OnnxBadAttribute,
                    "the operator has no attribute '" + name + "' in this opset" + remedy);
 }
@@ -103,18 +103,17 @@ void checkCounts(NodeContext &call, const OpRow &row) {
   };
   if (!fits(call.numInputs(), row.minInputs, row.maxInputs)) {
     call.schemaError(ErrorId::OnnxBadArity, "has " + Twine(call.numInputs()) +
-                                                " inputs; in this opset the operator takes " +
+                                                " inputs; in this opset the operator accepts " +
                                                 counted(row.minInputs, row.maxInputs));
   }
   if (!fits(call.numOutputs(), 1, row.maxOutputs)) {
     call.schemaError(ErrorId::OnnxBadArity, "has " + Twine(call.numOutputs()) +
-                                                " outputs; in this opset the operator gives " +
+                                                " outputs; in this opset the operator has " +
                                                 counted(1, row.maxOutputs));
   }
   for (unsigned i = 0; i < row.minInputs; ++i) {
     if (!call.has(i) && (row.optional >> i & 1) == 0) {
-      call.schemaError(ErrorId::OnnxBadArity,
-                       "leaves out input " + Twine(i) + ", which is required");
+      call.schemaError(ErrorId::OnnxBadArity, "omits input " + Twine(i) + ", which is required");
     }
   }
 }

@@ -91,7 +91,7 @@ std::shared_ptr<Tensor> Call::tensorOf(const Argument &argument, StringRef name)
   }
   pt2::Value *found = argument.kind == Kind::Tensor ? find(argument) : nullptr;
   if (!found || !found->tensor) {
-    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is no tensor");
+    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is not a tensor");
     return nullptr;
   }
   return readsImaginary && found->imaginary ? found->imaginary : found->tensor;
@@ -247,7 +247,7 @@ int64_t Call::normalizeAxis(int64_t axis, int64_t rank) {
   int64_t bound = std::max<int64_t>(rank, 1);
   if (axis < -bound || axis >= bound) {
     error(ErrorId::Pt2BadGraph,
-          "axis " + Twine(axis) + " is outside of a tensor of rank " + Twine(rank));
+          "axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
     return 0;
   }
   return axis < 0 ? axis + bound : axis;

@@ -218,12 +218,12 @@ AffineExpr Call::sizeOf(const Argument &argument, StringRef name) {
   }
   pt2::Value *found = argument.kind == Kind::SymInt ? find(argument) : nullptr;
   if (found && found->number) {
-    gap("its argument '" + name + "' is a number that data decides and that nothing bounds",
+    gap("its argument '" + name + "' is a number that data decides without a bound",
         "compute it from shapes, or assert its bounds by torch._check");
     return AffineExpr();
   }
   if (!found || !found->size) {
-    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is no integer");
+    error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is not an integer");
     return AffineExpr();
   }
   return symbols().canonical(found->size);

@@ -177,7 +177,7 @@ private:
       return number();
     }
     if (takeWord("True") || takeWord("False")) {
-      return fail("a truth value stands in it");
+      return fail("it contains a truth value");
     }
     if (rest.starts_with("L[")) {
       return size();
@@ -201,7 +201,7 @@ private:
     result.op = Op::Real;
     return !digits.getAsDouble(result.real)
                ? result
-               : fail(strCat("'", std::string_view(digits), "' is no number"));
+               : fail(strCat("'", std::string_view(digits), "' is not a number"));
   }
 
   GuardTerm call() {
@@ -263,7 +263,7 @@ private:
     AffineExpr value = sizeOf(named);
     if (!value) {
       return fail(strCat("'", std::string_view(whole.drop_back(rest.size())),
-                         "' is no dimension of an input"));
+                         "' is not a dimension of an input"));
     }
     std::optional<int64_t> constant = tn::constantDim(value);
     return constant ? integer(*constant) : GuardTerm{.op = Op::Size, .size = value};

@@ -115,8 +115,8 @@ Status Importer::importGuards(const Scope &scope) {
     if (meaning.kind == GuardMeaning::Kind::Never) {
       return Status::error(ErrorId::OnnxBadOverride,
                            strCat("the program was exported for sizes with ", shown(text),
-                                  ", and none of those that are asked for has it"),
-                           "give sizes for which it holds, or export the model with such an input");
+                                  ", but none of the requested sizes meets it"),
+                           "give sizes that meet it, or export the model with such an input");
     }
     if (meaning.kind == GuardMeaning::Kind::Unknown) {
       noteUnchecked(text, "no constraint of an engine can say it");

@@ -44,12 +44,12 @@ void writeInPlace(Call &c) {
 void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
                  const TensorMeta &meta) {
   if ((c.output(i)->imaginary != nullptr) != partsOf(meta.scalarType).has_value()) {
-    return c.gap("its result is complex and PyTorch's is not, or the other way round");
+    return c.gap("its result is complex but PyTorch's is not, or the other way round");
   }
   if (!c.importer().statesUntrueTypes() && type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
-    return c.gap("its result has elements of type " + Twine(text) + " where PyTorch has " +
+    return c.gap("its result has elements of type " + Twine(text) + " but PyTorch's are " +
                  StringRef(nameOfScalarType(meta.scalarType)));
   }
   bool fits = !row.statesShapes || type.getRank() == static_cast<int64_t>(meta.sizes.size());
@@ -219,8 +219,7 @@ void Importer::runOperator(Call &call, const Graph &graph) {
 Result<std::vector<Value>> Importer::importGraph(const Graph &graph,
                                                  const std::vector<Value> &inputs) {
   if (inputs.size() != graph.inputs.size() || graphDepth == kMaxGraphDepth) {
-    return Status::error(ErrorId::Pt2BadGraph,
-                         "a graph within the graph has another number of inputs",
+    return Status::error(ErrorId::Pt2BadGraph, "a nested graph has another number of inputs",
                          "save the program again with torch.export.save");
   }
   ++graphDepth;
@@ -240,10 +239,9 @@ Result<std::vector<Value>> Importer::importGraph(const Graph &graph,
     } else if (found != scope.end()) {
       results.push_back(found->second);
     } else {
-      return Status::error(
-          ErrorId::Pt2BadGraph,
-          strCat("a graph within the graph gives '", output.text, "', which nothing defines"),
-          "save the program again with torch.export.save");
+      return Status::error(ErrorId::Pt2BadGraph,
+                           strCat("a nested graph uses '", output.text, "', which nothing defines"),
+                           "save the program again with torch.export.save");
     }
   }
   return results;

@@ -129,8 +129,8 @@ Status Importer::relateDims(const std::string &name, ArrayRef<AffineExpr> dims) 
   for (auto [index, size] : llvm::enumerate(meta.sizes)) {
     TENON_ASSIGN(AffineExpr stated, sizeOf(size));
     if (stated && !symbols.assume(tn::ConstraintKind::equal, dims[index], stated)) {
-      return overrideError(name,
-                           strCat("dimension ", index, " cannot be what the program states of it"));
+      return overrideError(
+          name, strCat("dimension ", index, " contradicts what the program states about it"));
     }
   }
   return Status::ok();
@@ -157,7 +157,7 @@ Status Importer::importUserInput(const InputSpec &spec, Scope &scope) {
                                        : sizeOf(size->second));
     if (!known) {
       addGap(portGap("Input", name,
-                     "it is a number that decides sizes, and no dimension of a tensor", ""),
+                     "it is a number that decides sizes, but not a dimension of a tensor", ""),
              "make it a constant, or a dimension of an input, and export again");
     }
     scope[name] = {.size = known};
@@ -286,7 +286,7 @@ Status Importer::finish(Scope &scope) {
       }
     } else if (spec.kind != OutputSpec::Kind::User) {
       addGap(portGap("Output", spec.target,
-                     "the program writes to its input, or has an output that is no tensor", ""),
+                     "the program writes to its input, or has an output that is not a tensor", ""),
              "return a new tensor instead and export again");
     } else {
       std::string name =
@@ -346,7 +346,8 @@ Result<std::vector<std::string>> Importer::chosenExtraOutputs() const {
   }
   for (const std::string &name : options.extraOutputs) {
     if (name != "*" && !llvm::is_contained(names, name)) {
-      return Status::error(ErrorId::BadArgument, strCat("no node of the model gives '", name, "'"),
+      return Status::error(ErrorId::BadArgument,
+                           strCat("no node of the model produces '", name, "'"),
                            didYouMean(name, names, "'tenon inspect MODEL' lists the nodes"));
     }
   }
@@ -365,7 +366,7 @@ void Importer::noteWrites() {
   for (const auto &[name, input] : userInputs) {
     if (input.tensor->writes() > 0) {
       addGap(portGap("Input", name, "the program writes to its input in place", ""),
-             "clone it before it is written, and return what the caller needs");
+             "clone it before the write, and return what the caller needs");
     }
   }
 }

@@ -117,7 +117,7 @@ void Call::setPerhapsView(StringRef name, std::optional<bool> isView, ViewFuncti
     return setOutput(y);
   }
   auto refuse = [](frontend::Emitter &e, mlir::Value) {
-    e.gap("sizes decide whether a tensor that was written shares its memory",
+    e.gap("sizes decide whether a written tensor shares its memory",
           "clone it before the write, or declare the input shapes with --shape");
     return mlir::Value();
   };

@@ -25,7 +25,7 @@ public:
     if (isBad || !rest.trim().empty()) {
       return Status::error(
           ErrorId::Pt2BadGraph,
-          strCat("'", std::string_view(whole), "' is not a size as PyTorch writes them"),
+          strCat("'", std::string_view(whole), "' is not a size as PyTorch writes it"),
           "save the program again with torch.export.save");
     }
     return result;

@@ -104,7 +104,7 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
             isType
                 ? strCat("weights of type ", nameOfScalarType(weight.meta.scalarType),
                          " are not supported")
-                : "it is no plain tensor: PyTorch stored it as a pickle or in a layout of its own",
+                : "it is not a plain tensor: PyTorch stored it as a pickle or in a special layout",
             ""),
         isType ? "convert it before the export"
                : "convert it with .to_dense() or .dequantize() before the export");
@@ -166,7 +166,7 @@ bool Importer::isZero(mlir::Value value) {
 Status Importer::importWeight(const InputSpec &spec, Scope &scope) {
   auto found = program.weights.find(spec.target);
   if (found == program.weights.end()) {
-    return weightError(spec.target, "the archive does not hold it");
+    return weightError(spec.target, "the archive does not contain it");
   }
   if (std::optional<int64_t> parts = partsOf(found->second.meta.scalarType);
       parts && stateful.count(spec.target) == 0) {

@@ -24,8 +24,8 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location
   Dims a = dimsOf(adaptor.getA());
   Dims b = dimsOf(adaptor.getB());
   if (a.size() < 2 || b.size() < 2) {
-    return emitOptionalError(location, "a matrix product needs operands of rank 2 or more, not ",
-                             text(a), " and ", text(b));
+    return emitOptionalError(location, "a matmul needs operands of rank 2 or more, not ", text(a),
+                             " and ", text(b));
   }
   if (adaptor.getTransposeA()) {
     std::swap(a[a.size() - 1], a[a.size() - 2]);
@@ -35,7 +35,7 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location
   }
   Type element = sumElement(location, adaptor.getA(), adaptor.getB());
   if (!element || failed(checkSameDim(location, a.back(), b[b.size() - 2],
-                                      "the dims that a matrix product sums over"))) {
+                                      "the dims that a matmul sums over"))) {
     return failure();
   }
   FailureOr<Dims> dims = broadcast(location, ArrayRef(a).drop_back(2), ArrayRef(b).drop_back(2));
@@ -173,7 +173,7 @@ LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Loc
                 getAffineConstantExpr(rest, context));
     if (conv->x[index + 2] && (!size || constantDim(size).value_or(1) < 1)) {
       return emitOptionalError(location, "spatial dim ", index,
-                               " of the result is empty: pads take off more than there is");
+                               " of the result is empty: the pads remove more than there is");
     }
     dims.push_back(size);
   }

@@ -113,8 +113,8 @@ Status observe(ModuleOp module, const std::vector<Observation> &observations) {
     if (!value || !isa<FloatType>(getElementTypeOrSelf(value))) {
       return Status::error(
           ErrorId::BadArgument,
-          strCat("'", observation.name, "' is no tensor of floats that can be observed"),
-          "leave the product or convolution that reads it wide: tenon quantize --keep NODE");
+          strCat("'", observation.name, "' is not a tensor of floats that can be observed"),
+          "keep the layer that reads it in FP32: tenon quantize --keep NODE");
     }
     observers.add(observation, value);
   }

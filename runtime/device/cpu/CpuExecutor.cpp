@@ -27,7 +27,7 @@ double secondsSince(Clock::time_point start) {
 
 Status notOnHost() {
   return Status::error(ErrorId::RunBadBinding,
-                       "a tensor lies on a GPU, but the engine runs on the CPU",
+                       "a tensor is on a GPU, but the engine runs on the CPU",
                        "pass it in host memory, or use a variant for the GPU");
 }
 
@@ -43,8 +43,8 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
   if (threads > kMaxThreads) {
     return Status::error(
         ErrorId::BadArgument,
-        strCat(threads, " threads were asked for; at most ", kMaxThreads, " are possible"),
-        "ask for as many as there are CPUs");
+        strCat(threads, " threads were requested; at most ", kMaxThreads, " are possible"),
+        "request as many as there are CPUs");
   }
   TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
   return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool)));
@@ -254,7 +254,7 @@ Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {
 
 Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   if (options.stream) {
-    return Status::error(ErrorId::BadArgument, "a stream was given to a run on the CPU",
+    return Status::error(ErrorId::BadArgument, "a stream was given for a run on the CPU",
                          "pass none");
   }
   failure.store(0, std::memory_order_relaxed);

@@ -92,9 +92,10 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
   TENON_ASSIGN(std::shared_ptr<const CudaDriver> driver, CudaDriver::open(library, whenFound));
   TENON_ASSIGN(int count, countDevices(*driver));
   if (ordinal < 0 || ordinal >= count) {
-    return Status::error(ErrorId::DeviceNotFound,
-                         strCat("GPU ", ordinal, " was asked for; NVIDIA's driver found ", count),
-                         "make the GPU visible, or use a variant for the CPU");
+    return Status::error(
+        ErrorId::DeviceNotFound,
+        strCat("GPU ", ordinal, " was requested, but NVIDIA's driver found ", count),
+        "make the GPU visible, or use a variant for the CPU");
   }
   TENON_ASSIGN(DeviceInfo info, describeDevice(*driver, ordinal));
   std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(info)));

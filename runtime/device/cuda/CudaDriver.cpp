@@ -70,7 +70,7 @@ Status CudaDriver::failure(int code, std::string_view doing) const {
   const char *text = nullptr;
   if (getErrorName(code, &name) != kSuccess || getErrorString(code, &text) != kSuccess || !name ||
       !text) {
-    name = "an error that it does not name";
+    name = "an unnamed error";
     text = "unknown";
   }
   std::string message = strCat(doing, ": NVIDIA's driver reported ", name, " (", code, "): ", text);
@@ -79,7 +79,7 @@ Status CudaDriver::failure(int code, std::string_view doing) const {
                          "use smaller dims or free memory of the GPU");
   }
   return Status::error(ErrorId::DeviceFailed, message,
-                       "see `tenon help TN0703`; after a fault of a kernel the process must end");
+                       "see `tenon help TN0703`; after a kernel fault the process must end");
 }
 
 } // namespace tenon::runtime::cuda

@@ -68,7 +68,7 @@ Status CudaExecutor::waitUntilIdle() {
   }
   ContextScope scope(*device);
   isPending = false;
-  return done.wait("waiting for the run before");
+  return done.wait("waiting for the previous run");
 }
 
 Status CudaExecutor::grow(CudaBuffer &buffer, uint64_t bytes, const char *what) {
@@ -159,7 +159,7 @@ Status CudaExecutor::execute(BoundPlan &bound, const RunOptions &options) {
       options.stream ? static_cast<StreamHandle>(options.stream) : stream.handle();
   if (isPending && lastStream != target) {
     TENON_TRY(driver.check(driver.streamWaitEvent(target, done.handle(), 0),
-                           "ordering a run behind the one before"));
+                           "ordering a run after the previous one"));
   }
   TENON_TRY(copyInputs(target));
   wasTimed = isTimed;

@@ -244,7 +244,7 @@ Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
   if (step.grid > kMaxBlocks) {
     return Status::error(
         ErrorId::RunBadSize,
-        strCat("'", label, "' has ", step.grid, " blocks; a GPU takes ", kMaxBlocks),
+        strCat("'", label, "' has ", step.grid, " blocks, but a GPU allows ", kMaxBlocks),
         "use smaller dims");
   }
   Status status = variant.module().allowSharedBytes(step.kernel, step.scratch);

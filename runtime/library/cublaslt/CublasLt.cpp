@@ -120,7 +120,7 @@ Status MatmulPlan::check(int status, std::string_view function) const {
   if (status == kSuccess) {
     return Status::ok();
   }
-  std::string product = strCat(nameOf(operandType), " product of ", sizes.m, " x ", sizes.n, " x ",
+  std::string product = strCat(nameOf(operandType), " matmul of ", sizes.m, " x ", sizes.n, " x ",
                                sizes.k, ", batch ", sizes.batch);
   if (status == kNotSupported) {
     return Status::error(ErrorId::LibraryUnsupported,
@@ -298,7 +298,7 @@ Status MatmulPlan::runAlgorithm(size_t index, std::span<void *const> buffers, vo
   if (buffers.size() != bufferCount()) {
     return Status::error(
         ErrorId::EngineBadInstruction,
-        strCat("a product was given ", buffers.size(), " buffers instead of ", bufferCount()));
+        strCat("a matmul was given ", buffers.size(), " buffers instead of ", bufferCount()));
   }
   if (call.hasBias) {
     const void *bias = buffers[2];
@@ -370,7 +370,7 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call, 
   bool isCalled = dataTypeOf(call.type) && call.type != DType::F8E4M3FN;
   if (!isCalled || sizes.k == 0 || sizes.batch > INT32_MAX) {
     return Status::error(ErrorId::LibraryUnsupported,
-                         strCat("cuBLASLt is not called for products of type ", nameOf(call.type),
+                         strCat("cuBLASLt is not called for matmuls of type ", nameOf(call.type),
                                 " with a depth of ", sizes.k, " and a batch of ", sizes.batch),
                          "compile the model for another precision");
   }

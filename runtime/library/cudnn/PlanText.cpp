@@ -38,7 +38,7 @@ struct Reader {
 };
 
 Status notOurs() {
-  return Status::error(ErrorId::LibraryFailed, "a kept plan of cuDNN cannot be used");
+  return Status::error(ErrorId::LibraryFailed, "a stored cuDNN plan cannot be used");
 }
 
 Result<Executable> restorePlan(const Api &api, Context *context, Reader &reader,

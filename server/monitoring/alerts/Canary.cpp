@@ -59,8 +59,8 @@ std::string evaluateCanary(const RequestCounts &canary, const RequestCounts &sta
   uint64_t slow = canary.ok - canary.upTo[bound],
            slowStable = std::max(stable.ok - stable.upTo[bound], stable.ok / 100);
   if (moreOftenTail(slow, canary.ok, slowStable, stable.ok) < kEach) {
-    return fmt::format("its p99 is above {} ms ({:.1f} % of {} requests are), that of the stable "
-                       "version is up to {} ms",
+    return fmt::format("its p99 is above {} ms ({:.1f} % of {} requests are), while that of the "
+                       "stable version is at most {} ms",
                        static_cast<double>(Histogram::kBounds[bound]) / 1e3,
                        percent(slow, canary.ok), canary.ok,
                        static_cast<double>(Histogram::kBounds[p99]) / 1e3);

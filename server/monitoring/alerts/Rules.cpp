@@ -107,7 +107,7 @@ void Alerts::evaluateDrift(const MonitoredVersion &version) {
     // What is asked has changed: the version before would be asked the same.
     action = MonitoringAction::Webhook;
     drift.setAction(version.model, version.number,
-                    fmt::format("not rolled back, since no output drifts: {}", reason));
+                    fmt::format("not rolled back, because no output drifts: {}", reason));
   }
   act(action, "drift", version.model, version.number, reason, std::nullopt);
 }
@@ -155,8 +155,8 @@ void Alerts::evaluateCanaries() {
     state.stableBefore = ofStable;
     std::string worse = evaluateCanary(canarySince, stableSince);
     if (!worse.empty()) {
-      std::string reason =
-                      fmt::format("canary {} beside {}: {}", canary->number, stable->number, worse),
+      std::string reason = fmt::format("canary {} compared with {}: {}", canary->number,
+                                       stable->number, worse),
                   number = canary->number;
       log(fmt::format("model '{}': {}", name, reason), LogLevel::Warning);
       act(options.onCanary, "canary", name, number, reason, versionNumber(stable->number));
@@ -179,8 +179,8 @@ void Alerts::act(MonitoringAction action, const std::string &event, const std::s
 void Alerts::rollBack(const std::string &model, const std::string &version,
                       const std::string &reason, std::optional<int64_t> stable) {
   if (acted.contains(model)) {
-    log(fmt::format("model '{}' is not rolled back again: a rule did it before, and nobody has "
-                    "looked since",
+    log(fmt::format("model '{}' is not rolled back again: a rule has rolled it back, and nobody "
+                    "has intervened since",
                     model),
         LogLevel::Warning);
     return;
@@ -217,7 +217,7 @@ void Alerts::rollBack(const std::string &model, const std::string &version,
 void Alerts::endRollback(const std::string &model, const std::string &version,
                          const std::string &reason, const Result<int64_t> &to) {
   if (!to.isOk() && to.status().id() == ErrorId::AliasMoved) {
-    log(fmt::format("model '{}' version {} was rolled back or replaced by somebody else: {}", model,
+    log(fmt::format("somebody else rolled back or replaced model '{}' version {}: {}", model,
                     version, reason));
     return;
   }
@@ -226,9 +226,10 @@ void Alerts::endRollback(const std::string &model, const std::string &version,
   if (isDone) {
     acted[model] = *to;
   }
-  std::string what = isDone ? fmt::format("rolled back: {}", reason)
-                            : fmt::format("could not be rolled back: {}; the reason to: {}",
-                                          to.status().toString(), reason);
+  std::string what =
+      isDone ? fmt::format("rolled back: {}", reason)
+             : fmt::format("could not be rolled back: {}; the reason for rolling back: {}",
+                           to.status().toString(), reason);
   log(fmt::format("model '{}' version {} {}", model, version, what),
       isDone ? LogLevel::Warning : LogLevel::Error);
   drift.setAction(model, version, what);
@@ -258,7 +259,7 @@ void Alerts::post(const std::string &event, const std::string &model, const std:
 }
 
 void Alerts::appendMetrics(std::string &text) const {
-  appendMetricHead(text, "tenon_rollbacks_total", "counter", "Roll-backs by rules.");
+  appendMetricHead(text, "tenon_rollbacks_total", "counter", "Rollbacks triggered by rules.");
   for (const auto &[model, known] : models->all()) { // also 0, so that the first is an increase
     std::map<std::string, uint64_t>::const_iterator count = rollbacks.find(model);
     fmt::format_to(std::back_inserter(text), "tenon_rollbacks_total{{model=\"{}\"}} {}\n", model,

@@ -90,35 +90,36 @@ void DriftMonitor::follow(const std::map<std::string, Model> &all) {
 
 void DriftMonitor::readReference(const std::shared_ptr<MonitoredVersion> &version,
                                  ModelPorts ports) {
-  thread.post(
-      [this, version, ports = std::move(ports), path = version->path, size = options.window] {
-        std::shared_ptr<DriftReference> reference;
-        Result<DriftReference> read = DriftReference::read(path, ports);
-        Status problem = read.isOk() ? Status::ok() : read.takeStatus();
-        if (problem.isOk()) {
-          reference = std::make_shared<DriftReference>(std::move(*read));
-          version->window = std::make_shared<DriftWindow>(reference, size, kDriftFalseAlarms);
-        }
-        notify([this, version, reference, problem] {
-          version->reference = reference;
-          version->problem = problem;
-          log(problem.isOk()
-                  ? fmt::format("model '{}' version {} is compared with {}: {} features, {} rows",
-                                version->model, version->number, version->path,
-                                reference->features().size(), reference->rows())
-                  : fmt::format("model '{}' version {} is served, but not monitored: {}",
-                                version->model, version->number, problem.toString()),
-              problem.isOk() ? LogLevel::Info : LogLevel::Warning);
-          if (reference && options.onDrift == MonitoringAction::Rollback &&
-              std::all_of(reference->ports().begin(), reference->ports().end(),
-                          [](const MonitoredPort &port) { return port.isInput; })) {
-            log(fmt::format("model '{}' version {} is not rolled back for drift: its reference has "
-                            "no outputs, and inputs alone roll back by --on-drift rollback-any",
-                            version->model, version->number),
-                LogLevel::Warning);
-          }
-        });
-      });
+  thread.post([this, version, ports = std::move(ports), path = version->path,
+               size = options.window] {
+    std::shared_ptr<DriftReference> reference;
+    Result<DriftReference> read = DriftReference::read(path, ports);
+    Status problem = read.isOk() ? Status::ok() : read.takeStatus();
+    if (problem.isOk()) {
+      reference = std::make_shared<DriftReference>(std::move(*read));
+      version->window = std::make_shared<DriftWindow>(reference, size, kDriftFalseAlarms);
+    }
+    notify([this, version, reference, problem] {
+      version->reference = reference;
+      version->problem = problem;
+      log(problem.isOk()
+              ? fmt::format("model '{}' version {} is compared with {}: {} features, {} rows",
+                            version->model, version->number, version->path,
+                            reference->features().size(), reference->rows())
+              : fmt::format("model '{}' version {} is served, but not monitored: {}",
+                            version->model, version->number, problem.toString()),
+          problem.isOk() ? LogLevel::Info : LogLevel::Warning);
+      if (reference && options.onDrift == MonitoringAction::Rollback &&
+          std::all_of(reference->ports().begin(), reference->ports().end(),
+                      [](const MonitoredPort &port) { return port.isInput; })) {
+        log(fmt::format(
+                "model '{}' version {} is not rolled back on drift: its reference has no outputs, "
+                "and drift of inputs alone rolls back only with --on-drift rollback-any",
+                version->model, version->number),
+            LogLevel::Warning);
+      }
+    });
+  });
 }
 
 void DriftMonitor::answered(const Request &request, const InferResult &result) {

@@ -166,7 +166,7 @@ Result<Tensor> convert(const Tensor &array, DType dtype, std::string_view where)
     if (!isFloating(dtype) && std::abs(value) >= std::ldexp(1.0, int(bitWidth(dtype)) - 1)) {
       return bad(fmt::format("{}: '{}' has {}, which {} does not have", where, array.name, value,
                              nameOf(dtype)),
-                 "save the array as the model takes or gives it");
+                 "save the array with the type that the model has");
     }
     setElement(converted, i, value);
   }
@@ -187,15 +187,15 @@ Result<MonitoredPort> portOf(const ModelPorts &model, const std::string &name, D
       if (!isReadAs(dtype, port.dtype)) {
         return bad(fmt::format("{}: '{}' is {}, but the model has {}", where, name, nameOf(dtype),
                                nameOf(port.dtype)),
-                   "save the array as the model takes or gives it");
+                   "save the array with the shape that the model has");
       }
       MonitoredPort monitored = {
           .isInput = ports == &model.inputs, .place = i, .dtype = port.dtype, .rowDims = {}};
       monitored.isWhole = fits(port, dims, true);
       if (!monitored.isWhole && !fits(port, dims, false)) {
-        return bad(fmt::format("{}: '{}' is {}, whose rows are none of the model", where, name,
+        return bad(fmt::format("{}: '{}' is {}, whose rows do not fit the model", where, name,
                                formatDims(dims)),
-                   "dim 0 counts the rows; the others are those of the model");
+                   "dim 0 counts the rows; the other dims must be the model's");
       }
       monitored.rowDims.assign(dims.begin() + 1, dims.end());
       return monitored;
@@ -255,9 +255,9 @@ Status DriftReference::add(const Tensor &given, const MonitoredPort &monitoredPo
   uint64_t rows = static_cast<uint64_t>(array.dims[0]),
            elements = static_cast<uint64_t>(array.elements());
   if (rows < kMinRows || elements == 0) {
-    return bad(
-        fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows),
-        fmt::format("give at least {}, and several times as many as a window has", kMinRows));
+    return bad(fmt::format("{}: '{}' has {} rows", where, array.name, elements == 0 ? 0 : rows),
+               fmt::format("give at least {}, and preferably several times the size of a window",
+                           kMinRows));
   }
   port.rowElements = elements / rows;
   port.isSummarized = port.rowElements > kMaxColumns;
@@ -278,7 +278,7 @@ Status DriftReference::add(const Tensor &given, const MonitoredPort &monitoredPo
     columns.back().isInput = port.isInput;
     if (columns.back().present() == 0) {
       return bad(fmt::format("{}: '{}' is NaN in all rows", where, names[i]),
-                 "give data that has values, or leave the array out");
+                 "give data with values, or leave out the array");
     }
   }
   maxRows = std::max(maxRows, rows);
@@ -295,8 +295,8 @@ Result<DriftReference> DriftReference::make(std::span<const Tensor> arrays, cons
   }
   return reference.monitored.empty()
              ? Result<DriftReference>(
-                   bad(fmt::format("{} has no array of the model", where),
-                       "save one for each input and output to monitor, called as it is"))
+                   bad(fmt::format("{} has no array for the model", where),
+                       "save one for each input and output to monitor, under its name"))
              : reference;
 }
 
@@ -315,11 +315,11 @@ Result<DriftReference> DriftReference::read(const std::string &path, const Model
     numbers += rows * std::min<uint64_t>(elements > kMaxColumns ? 4 : elements, kMaxColumns);
     bytes += header.dataBytes;
     bool isTaken = numbers <= kMaxNumbers && bytes <= kMaxReferenceBytes;
-    return isTaken ? Status::ok()
-                   : bad(fmt::format(
-                             "{} has more than {} numbers to compare with, or more than {} bytes",
-                             path, kMaxNumbers, kMaxReferenceBytes),
-                         "give fewer rows: some times as many as a window has are enough");
+    return isTaken
+               ? Status::ok()
+               : bad(fmt::format("{} has more than {} numbers to compare, or more than {} bytes",
+                                 path, kMaxNumbers, kMaxReferenceBytes),
+                     "give fewer rows: a few times the size of a window is enough");
   };
   Result<std::vector<Tensor>> arrays = readNpz(path, accept);
   if (!arrays.isOk()) {

@@ -65,7 +65,7 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
   Json value;
   TENON_TRY(parseRequestJson(text, value));
   if (!value.is_array() || value.empty()) {
-    return bad("labels are not a list with a member for each request");
+    return bad("labels must be a list with one entry for each request");
   }
   std::vector<LabelledId> all;
   for (const Json &each : value) {
@@ -79,8 +79,8 @@ Result<std::vector<LabelledId>> parseLabels(std::string_view text) {
     const Json list = each["label"].is_array() ? each["label"] : Json::array({each["label"]});
     for (const Json &label : list) {
       if (!label.is_number_integer()) {
-        return bad(fmt::format("the label of '{}' is not the number of a class",
-                               labelled.id.substr(0, 64)));
+        return bad(
+            fmt::format("the label of '{}' is not a class number", labelled.id.substr(0, 64)));
       }
       labelled.labels.push_back(label.get<int64_t>());
     }
@@ -104,7 +104,7 @@ Result<std::string> DriftMonitor::describe(const std::string &model,
   if (!monitored->path.empty() && !monitored->reference) {
     return Status::error(
         ErrorId::ModelNotReady,
-        fmt::format("the reference of model '{}' version {} is being read", model, number),
+        fmt::format("the reference of model '{}' version {} is still being read", model, number),
         "try again");
   }
   Json features = Json::array();
@@ -147,9 +147,9 @@ Result<std::string> DriftMonitor::label(const std::string &model, std::string_vi
       unknown.push_back(each.id);
     } else if (rows != each.labels.size()) {
       return Status::error(ErrorId::BadRequest,
-                           fmt::format("'{}' has {} labels, but its request {} rows",
+                           fmt::format("'{}' has {} labels, but its request has {} rows",
                                        each.id.substr(0, 64), each.labels.size(), rows),
-                           "give a label for each row; none of these was counted");
+                           "give one label for each row; none of these was counted");
     }
   }
   uint64_t known = 0;
@@ -166,10 +166,10 @@ Result<std::string> DriftMonitor::label(const std::string &model, std::string_vi
   if (known == 0) {
     return Status::error(
         ErrorId::NoSuchPrediction,
-        fmt::format("no prediction of model '{}' is kept for '{}'{}", model,
+        fmt::format("no prediction of model '{}' is stored for '{}'{}", model,
                     unknown.front().substr(0, 64),
                     unknown.size() > 1 ? fmt::format(" and {} more", unknown.size() - 1) : ""),
-        "label requests that had an id, once, and while --label-age has not passed");
+        "label requests that had an id, once, and before --label-age has passed");
   }
   Json named = Json::array();
   for (size_t i = 0; i < std::min(unknown.size(), kMaxNamed); ++i) {
@@ -197,7 +197,7 @@ void DriftMonitor::appendMetrics(std::string &text) const {
              line(series, version.last->isDrift ? 1 : 0);
            }
          });
-  family("tenon_drift_windows_total", "counter", "Windows that were compared with the reference.",
+  family("tenon_drift_windows_total", "counter", "Windows compared with the reference.",
          [&](const MonitoredVersion &version, const std::string &series) {
            if (version.reference) {
              line(series + ",drift=\"no\"", version.windows - version.drifted);
@@ -217,18 +217,17 @@ void DriftMonitor::appendMetrics(std::string &text) const {
   };
   family("tenon_drift_psi", "gauge", "Population stability index of a feature in the last window.",
          features(&FeatureDrift::psi));
-  family("tenon_drift_psi_limit", "gauge", "Above it, that index shows drift.",
+  family("tenon_drift_psi_limit", "gauge", "Threshold of that index above which a feature drifts.",
          features(&FeatureDrift::psiThreshold));
   family("tenon_drift_unusable", "gauge",
-         "1 where the reference of the version cannot be used, so that it is not monitored.",
+         "1 if the reference of the version cannot be used, so it is not monitored.",
          [&](const MonitoredVersion &version, const std::string &series) {
            if (!version.path.empty()) {
              line(series, version.problem.isOk() ? 0 : 1);
            }
          });
   family("tenon_sampled_accuracy", "gauge",
-         "Share of the last labelled rows that were answered right, and the ends of its 95 % "
-         "interval.",
+         "Accuracy over the last labelled rows, and the ends of its 95 % interval.",
          [&](const MonitoredVersion &version, const std::string &series) {
            const SampledAccuracy &accuracy = *version.accuracy;
            if (!accuracy.rows.empty()) {
@@ -240,7 +239,7 @@ void DriftMonitor::appendMetrics(std::string &text) const {
            }
          });
   appendMetricHead(text, "tenon_labels_total", "counter",
-                   "Labels by whether their request was kept.");
+                   "Labels by whether their request was stored.");
   for (const auto &[model, counts] : labels) {
     fmt::format_to(std::back_inserter(text),
                    "tenon_labels_total{{model=\"{0}\",known=\"yes\"}} "
@@ -248,7 +247,7 @@ void DriftMonitor::appendMetrics(std::string &text) const {
                    model, counts.first, counts.second);
   }
   appendMetricHead(text, "tenon_drift_dropped_rows_total", "counter",
-                   "Sampled rows that the comparison had no room for.");
+                   "Sampled rows dropped because the comparison was busy.");
   fmt::format_to(std::back_inserter(text), "tenon_drift_dropped_rows_total {}\n", droppedRows);
 }
 

@@ -1,7 +1,7 @@
 // The tool refuses what the verifier refuses, with the verifier's words and without a crash.
 // RUN: not %tenon-opt %s 2>&1 | FileCheck %s
 
-// CHECK: the dims that a matrix product sums over: 3 and 4 differ
+// CHECK: the dims that a matmul sums over: 3 and 4 differ
 func.func @matmul(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) {
   %y = tn.matmul %a, %b : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
   return

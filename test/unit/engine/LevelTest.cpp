@@ -80,8 +80,8 @@ TEST(Level, ArchitecturesLieSideBySide) {
 
 TEST(Level, CodeIsOfTheArchitectureThatItsLevelStates) {
   for (auto [level, code, names] :
-       {std::tuple("armv8-a", "two", "machine 62, its level is one of aarch64"),
-        std::tuple("avx512", "arm", "machine 183, its level is one of x86-64"),
+       {std::tuple("armv8-a", "two", "machine 62, but its level is one of aarch64"),
+        std::tuple("avx512", "arm", "machine 183, but its level is one of x86-64"),
         std::tuple("sm_90", "two", "PTX")}) {
     TestEngine engine(test::dynamicPlan(), test::productWeights(), code);
     Variant &variant = engine.content.variants[0].variant;

@@ -280,7 +280,7 @@ TEST_F(Loops, ScanNeedsAKnownLength) {
                                   {valueInfo("x", kFloat, {std::string("n"), 2})},
                                   {named("y")},
                                   {floats("zero", {2}, {0, 0})}}));
-  EXPECT_HAS(moduleOf(text), "the length that is scanned is not a constant");
+  EXPECT_HAS(moduleOf(text), "the scanned length is not a constant");
   ImportOptions options;
   options.shapes.push_back({"x", {{DimOverride::Kind::Constant, 2, 2}, {}}});
   expectFloats(run(text, {floatsOf({2, 2}, {1, 2, 3, 4})}, options), {{4, 6}});

@@ -209,7 +209,7 @@ TEST_F(Signatures, ErrorsNameOpsetsAndTheNearestName) {
       "it has one only from opset 15 on");
   EXPECT_HAS(moduleOf(oneNode(node("Gemm", {"x", "x"}, {"y"}, {attrInt("trans_a", 1)}),
                               {kSignatureModel})),
-             "the nearest that it has is 'transA'");
+             "the nearest one is 'transA'");
 }
 
 TEST_F(Signatures, MarksOfToolsAndHintsOfTheFirstOpsetsMeanNothing) {

@@ -198,7 +198,7 @@ const Bad kBad[] = {
     {"%0: tensor<4x6xf32>",
      "tn.pack %0 outer_dims_perm = [0, 1] inner_dims_pos = [0, 1] inner_tiles = [1099511627776, "
      "1099511627776] : (tensor<4x6xf32>) -> tensor<2x4x4xf32>",
-     "has more elements than can be counted"},
+     "has too many elements to count"},
     {"%0: tensor<4x6xf32>",
      "tn.pack %0 outer_dims_perm = [1] : (tensor<4x6xf32>) -> tensor<6x4xf32>",
      "has 2 outer dims, but 1 entries of outer_dims_perm"},

@@ -156,7 +156,7 @@ TEST(CompileCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
     ASSERT_EQ(0, ::chmod(folder.path("cache").c_str(), mode));
     CompileCache cache(folder.path("cache"));
     EXPECT_FALSE(cache.isEnabled()) << std::oct << mode;
-    EXPECT_NE(std::string::npos, cache.problem().message().find("others may write to it"));
+    EXPECT_NE(std::string::npos, cache.problem().message().find("others can write to it"));
     fs::remove(folder.path("cache"));
   }
   if (::geteuid() == 0) { // only root can make what is another user's

@@ -233,7 +233,8 @@ TEST_F(GpuFault, ChoosesVariants) {
   fake->capability = 90;
   EXPECT_EQ("sm_80", chosen("sm_80"));
   EXPECT_EQ("x86-64-v3", chosen("x86-64-v3"));
-  EXPECT_EQ(0u, chosen("sm_100").find("TN0517: the variant 'sm_100' was asked for; this machine"));
+  EXPECT_EQ(0u,
+            chosen("sm_100").find("TN0517: the variant 'sm_100' was requested, but this machine"));
   EXPECT_NE(std::string::npos, chosen("sm_100").find(" and, on Fake GPU, sm_90"));
   fake->devices = 0;
   EXPECT_EQ("x86-64-v3", chosen());
@@ -254,7 +255,7 @@ TEST_F(GpuFault, NamesTheMissingLibrary) {
       << status.message();
   options = test::gpuOptions();
   options.gpu = 3;
-  EXPECT_EQ("GPU 3 was asked for; NVIDIA's driver found 1", openStatus(options).message());
+  EXPECT_EQ("GPU 3 was requested, but NVIDIA's driver found 1", openStatus(options).message());
 }
 
 TEST_F(GpuFault, TakesMachineCodeOfTheEngine) {

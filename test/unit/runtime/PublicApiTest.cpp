@@ -222,10 +222,12 @@ TEST(PublicApi, TakesDlpackTensors) {
       EXPECT_NE(std::string::npos, std::string(error.what()).find(text)) << error.what();
     }
   };
-  refuse("TN0108", "is of type f32; the tensor has type code 0", [](auto &t) { t.type_code = 0; });
+  refuse("TN0108", "is of type f32, but the tensor has type code 0",
+         [](auto &t) { t.type_code = 0; });
   refuse("TN0108", "with 64 bits", [](auto &t) { t.type_bits = 64; });
   refuse("TN0108", "output 'y'", [](auto &t) { t.type_lanes = 4; }, true);
-  refuse("TN0605", "on device 2:0; the engine is on the CPU", [](auto &t) { t.device_type = 2; });
+  refuse("TN0605", "on device 2:0, but the engine is on the CPU",
+         [](auto &t) { t.device_type = 2; });
   refuse("TN0605", "its dims are missing", [](auto &t) { t.dims = nullptr; });
   refuse("TN0602", "rank 1", [](auto &t) { t.rank = 1, t.strides = nullptr; });
   refuse("TN0605", "its pointer is null", [](auto &t) { t.data = nullptr; });
@@ -233,8 +235,8 @@ TEST(PublicApi, TakesDlpackTensors) {
   refuse("TN0605", "strides", [&](auto &t) { t.strides = columnMajor.data(); });
   std::vector<int64_t> wrongDims = {3, 16};
   refuse(
-      "TN0605", "has dims 16x3; the tensor has 3x16", [&](auto &t) { t.dims = wrongDims.data(); },
-      true);
+      "TN0605", "has dims 16x3, but the tensor has 3x16",
+      [&](auto &t) { t.dims = wrongDims.data(); }, true);
   tenon_status *status = tenon_session_run_tensors(session.get(), nullptr, 0, nullptr, 0, nullptr);
   EXPECT_STREQ("TN0601", tenon_status_id(status));
   tenon_status_destroy(status);

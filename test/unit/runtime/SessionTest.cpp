@@ -415,18 +415,18 @@ TEST(Session, SaysWhatIsWrongWithInputs) {
   EXPECT_TRUE(prepare({4, 3}, {8}).isOk());
   Status status = prepare({9, 3}, {18});
   EXPECT_EQ(ErrorId::RunInputDim, status.id());
-  EXPECT_EQ("input 'x' has 9 in dim 0 ('batch'); the engine takes 1 to 8", status.message());
+  EXPECT_EQ("input 'x' has 9 in dim 0 ('batch'), but the engine accepts 1 to 8", status.message());
   EXPECT_EQ(ErrorId::RunInputDim, prepare({-1, 3}, {8}).id());
   status = prepare({4, 5}, {8});
   EXPECT_EQ(ErrorId::RunInputDim, status.id());
-  EXPECT_EQ("input 'x' has 5 in dim 1; the engine takes 3", status.message());
+  EXPECT_EQ("input 'x' has 5 in dim 1, but the engine accepts 3", status.message());
   status = prepare({4, 3}, {7});
   EXPECT_EQ(ErrorId::RunInputMismatch, status.id());
   EXPECT_EQ("input 'mask' has 7 in dim 0, but the other inputs make it 8 (batch * 2)",
             status.message());
   status = prepare({4, 3, 1}, {8});
   EXPECT_EQ(ErrorId::RunInputRank, status.id());
-  EXPECT_EQ("input 'x' has dims 4x3x1 of rank 3; the engine takes rank 2", status.message());
+  EXPECT_EQ("input 'x' has dims 4x3x1 of rank 3, but the engine expects rank 2", status.message());
   EXPECT_EQ(ErrorId::RunInputCount, session->prepare({}).id());
   // A failed prepare leaves the last good one.
   EXPECT_EQ(48u, session->outputBytes(0));

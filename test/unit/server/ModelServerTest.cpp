@@ -212,7 +212,7 @@ TEST_F(ModelServerTest, OnAGpuAFileIsNoBound) {
   EXPECT_TRUE(isLoaded("fits"));
   EXPECT_EQ(version("fits").bytes(), 75u);
   EXPECT_EQ(version("large").problem().id(), ErrorId::MemoryBudgetExceeded);
-  EXPECT_NE(version("large").problem().message().find("takes 125 bytes"), std::string::npos)
+  EXPECT_NE(version("large").problem().message().find("needs 125 bytes"), std::string::npos)
       << version("large").problem().toString();
   EXPECT_EQ(version("cpu").problem().id(),
             ErrorId::MemoryBudgetExceeded); // there the whole file is read

@@ -159,7 +159,7 @@ TEST_F(TritonBackend, BatchesRequests) {
     int64_t rows = requests[i].inputs[0].dims[0];
     expectAnswer(requests[i], numbers(rows, static_cast<float>(rows)));
   }
-  expectRefused(requests[4], "TN0807: input 'x' has 32 bytes, but its dims ask for 36");
+  expectRefused(requests[4], "TN0807: input 'x' has 32 bytes, but its dims need 36");
   ASSERT_EQ(1u, host.instances[0]->executions.size());
   EXPECT_EQ(13u, host.instances[0]->executions[0].rows);
   ASSERT_EQ(5u, host.instances[0]->requests.size());
@@ -195,13 +195,13 @@ TEST_F(TritonBackend, RefusesRequests) {
   requests[5].inputs[0].memory = TRITONSERVER_MEMORY_GPU;
   requests[6].inputs[0].pieces.clear();
   host.execute(requests);
-  expectRefused(requests[0], "TN0807: input 'x' has another type than the engine");
+  expectRefused(requests[0], "TN0807: input 'x' has another type than the engine's");
   expectRefused(requests[1], "TN0602: ");
   expectRefused(requests[2], "TN0807: input 'x' has impossible dims");
   expectRefused(requests[3], "TN0807: input 'x' has impossible dims");
   expectRefused(requests[4], "TN0807: input 'x' is missing");
-  expectRefused(requests[5], "TN0818: input 'x' lies in the memory of a GPU");
-  expectRefused(requests[6], "TN0807: input 'x' has 0 bytes, but its dims ask for 64");
+  expectRefused(requests[5], "TN0818: input 'x' is in GPU memory");
+  expectRefused(requests[6], "TN0807: input 'x' has 0 bytes, but its dims need 64");
   expectAnswer(requests[7], numbers(2, 1));
 
   gpuOutputs = true;
@@ -209,7 +209,7 @@ TEST_F(TritonBackend, RefusesRequests) {
   onGpu.push_back(requestFor(numbers(1, 0)));
   host.execute(onGpu);
   gpuOutputs = false;
-  expectRefused(onGpu[0], "TN0818: output 'y' lies in the memory of a GPU");
+  expectRefused(onGpu[0], "TN0818: output 'y' is in GPU memory");
 }
 
 TEST_F(TritonBackend, SaysWhyAModelDoesNotLoad) {
@@ -219,7 +219,7 @@ TEST_F(TritonBackend, SaysWhyAModelDoesNotLoad) {
   auto withInput = [](const std::string &input) {
     return R"({"max_batch_size": 0, "input": [)" + input + "]}";
   };
-  expect("TN0805: input 'z' is not one of the engine, which has x",
+  expect("TN0805: input 'z' is not in the engine, which has x",
          problemOf(withInput(R"({"name": "z", "data_type": "TYPE_FP32", "dims": [1]})")));
   expect("TN0805: input 'x' is TYPE_INT8, but the engine has TYPE_FP32",
          problemOf(withInput(R"({"name": "x", "data_type": "TYPE_INT8", "dims": [-1, 8]})")));
@@ -253,8 +253,9 @@ TEST_F(TritonBackend, FixedBatch) {
   HostedModel host(fixed, kPlain);
   ASSERT_EQ("", host.problem);
   EXPECT_EQ(Json({4, 8}), parseJson(host.model.config)["input"][0]["dims"]);
-  EXPECT_EQ(0u, HostedModel(fixed, R"({"max_batch_size": 4})")
-                    .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' is no batch"));
+  EXPECT_EQ(0u,
+            HostedModel(fixed, R"({"max_batch_size": 4})")
+                .problem.find("TN0805: max_batch_size is 4, but dim 0 of 'x' cannot be a batch"));
   std::filesystem::remove_all(fixed);
 }
 

@@ -90,9 +90,10 @@ Result<std::vector<std::vector<Tensor>>> BatchRunner::outputsOf(size_t first, si
         if (!isOne && !hasRows) {
           return Status::error(
               ErrorId::BadDataset,
-              fmt::format("{}: output '{}' is {} for a batch of {}, not a row for each sample",
+              fmt::format("{}: output '{}' is {} for a batch of {}, so it does not have a row for "
+                          "each sample",
                           samples->path(), output.name, formatDims(output.dims), batch.rows),
-              "give samples that are a whole input each: one more dim in front of the array");
+              "give samples that are whole inputs: one more dim in front of the array");
         }
         TENON_ASSIGN(Tensor own, rowOf(output, row, batch.rows));
         outputs.push_back(std::move(own));

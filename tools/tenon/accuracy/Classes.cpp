@@ -57,11 +57,10 @@ Result<Layout> layoutOf(const Tensor &output, const Tensor &labels) {
   }
   bool isColumn = productOf(scores) == 1 && labelDims.empty();
   return noMetric(
-      fmt::format("output '{}' is {} for a sample, its label {}", output.name,
+      fmt::format("output '{}' is {} for a sample, but its label is {}", output.name,
                   formatDims(output.dims), formatDims(rowDims(labels))),
-      isColumn
-          ? "one column is no choice between classes; cmd:PROGRAM can apply the threshold"
-          : "top1 and f1 take a score for each class of each label; --output names another output");
+      isColumn ? "one column does not choose between classes; cmd:PROGRAM can apply a threshold"
+               : "top1 and f1 need a score for each class; --output names another output");
 }
 
 class ClassScorer final : public Scorer {
@@ -98,20 +97,20 @@ Result<int64_t> ClassScorer::labelAt(const Layout &layout, size_t sample, int64_
               "the label of sample {} has a column for each class, but is not 1 in one and 0 in "
               "the others",
               sample),
-          "give the number of the class");
+          "give the class number");
     }
     return std::ranges::find(row, 1.0) - row.begin();
   }
   double value = elementAsDouble(labels, first + place);
   if (value != std::floor(value) || std::abs(value) > 1e15) {
     return noMetric(
-        fmt::format("the label of sample {} is {:g}, which is no number of a class", sample, value),
-        "mse and mae are metrics of other numbers");
+        fmt::format("the label of sample {} is {:g}, which is not a class number", sample, value),
+        "mse and mae are metrics for other numbers");
   }
   int64_t label = static_cast<int64_t>(value);
   int64_t classes = layout.areChosen ? kMaxClasses : layout.classes;
   if (label >= classes) {
-    return noMetric(fmt::format("the label of sample {} is {}, there are {}{} classes", sample,
+    return noMetric(fmt::format("the label of sample {} is {}, but there are {}{} classes", sample,
                                 label, layout.areChosen ? "at most " : "", classes),
                     fmt::format("labels count from 0 to {}", classes - 1));
   }
@@ -131,8 +130,8 @@ Status ClassScorer::add(const Answer &answer) {
   const Tensor &said = answer.outputs[output];
   TENON_ASSIGN(Layout layout, layoutOf(said, labels));
   if (layout.areChosen && spec.kind == MetricKind::Top && spec.top > 1) {
-    return noMetric(fmt::format("output '{}' holds classes, not their scores", said.name),
-                    "top1 and f1 can be computed from it; --output names another output");
+    return noMetric(fmt::format("output '{}' contains classes, not their scores", said.name),
+                    "top1 and f1 can be computed from classes; --output names another output");
   }
   bool isF1 = spec.kind == MetricKind::F1;
   if (isF1) {

@@ -131,17 +131,16 @@ Result<double> CommandScorer::value() {
   }
   int status = pclose(pipe);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return noMetric(
-        WIFEXITED(status)
-            ? fmt::format("'{}' ended with exit code {}", program, WEXITSTATUS(status))
-            : fmt::format("'{}' was ended by a signal", program),
-        "it gets the path of an npz with the outputs as its last argument; try it on one that "
-        "tenon run -o wrote");
+    return noMetric(WIFEXITED(status)
+                        ? fmt::format("'{}' ended with exit code {}", program, WEXITSTATUS(status))
+                        : fmt::format("'{}' was ended by a signal", program),
+                    "it gets the path of an npz with the outputs as its last argument; try it on a "
+                    "file that tenon run -o wrote");
   }
   std::optional<double> number = lastNumber(text);
   if (!number) {
-    return noMetric(fmt::format("the last line that '{}' printed is no number", program),
-                    "print the metric, and nothing else, on the last line");
+    return noMetric(fmt::format("the last line that '{}' printed is not a number", program),
+                    "print only the metric on the last line");
   }
   return *number;
 }

@@ -127,7 +127,7 @@ std::string layersText(const LayerReport &report) {
                               first->beyond)
                 : fmt::format("all {} tensors are within the tolerance\n", report.layers.size());
   if (report.tapsChangeOutputs) {
-    text += "the outputs are not bit for bit those without inner values: fusion rounds elsewhere\n";
+    text += "the outputs are not bitwise those without inner values: fusion rounds elsewhere\n";
   }
   return text;
 }
@@ -148,7 +148,7 @@ Result<LayerReport> compareModels(const CompareModelsRequest &request, TaskListe
     size_t equals = text.find('=');
     if (equals == std::string::npos) {
       return Status::error(ErrorId::BadArgument,
-                           strCat("--map takes NAME_IN_A=NAME_IN_B, not '", text, "'"),
+                           strCat("--map must be NAME_IN_A=NAME_IN_B, not '", text, "'"),
                            "'tenon inspect' lists the outputs");
     }
     sides.map.emplace_back(text.substr(0, equals), text.substr(equals + 1));

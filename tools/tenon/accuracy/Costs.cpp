@@ -68,7 +68,7 @@ Result<uint64_t> memoryOfFirstRun(const std::string &path, const EngineSource &s
     return status.isOk() ? Json{{"bytes", bytes}} : describeError(status);
   };
   Status silence = Status::error(ErrorId::InternalError,
-                                 fmt::format("{}: the first run ended without an answer", path),
+                                 fmt::format("{}: the first run ended without a result", path),
                                  "run tenon run on it to see where, and report it");
   TENON_ASSIGN(Json answer, inChild(work, silence));
   return answer.value("bytes", uint64_t(0));

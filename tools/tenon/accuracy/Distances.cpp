@@ -67,24 +67,25 @@ Result<std::vector<double>> DistanceScorer::wanted(const Answer &answer) const {
     if (right.dims == said.dims) {
       return allElements(right);
     }
-    return noMetric(fmt::format("output '{}' of sample {} is {}, the reference's {}", said.name,
-                                answer.sample, formatDims(said.dims), formatDims(right.dims)),
+    return noMetric(fmt::format("output '{}' of sample {} is {}, but the reference's is {}",
+                                said.name, answer.sample, formatDims(said.dims),
+                                formatDims(right.dims)),
                     "give a reference with the same outputs");
   }
   int64_t perSample = productOf(rowDims(*labels));
   if (perSample != said.elements()) {
     return noMetric(
-        fmt::format("output '{}' is {} for a sample, its label {}", said.name,
+        fmt::format("output '{}' is {} for a sample, but its label is {}", said.name,
                     formatDims(said.dims), formatDims(rowDims(*labels))),
         fmt::format(
-            "{} takes a number for each element of the output; --output names another output",
+            "{} needs a number for each element of the output; --output names another output",
             spec.name));
   }
   std::vector<double> row(static_cast<size_t>(perSample));
   readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, row);
   if (!areFinite(row)) {
     return noMetric(
-        fmt::format("the label of sample {} holds a value that is not finite", answer.sample),
+        fmt::format("the label of sample {} has a value that is not finite", answer.sample),
         "numpy.isfinite finds such values");
   }
   return row;

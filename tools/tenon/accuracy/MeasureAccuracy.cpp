@@ -77,16 +77,16 @@ Result<size_t> AccuracyMeasurement::outputOf(const MetricSpec &spec, const Entry
     bool isFit = isAny || isFloating(ports[i].dtype);
     if (request.output.empty() ? isFit : request.output == ports[i].name) {
       return isFit ? Result<size_t>(i)
-                   : noMetric(fmt::format("output '{}' of {} is {}, of which {} cannot be computed",
-                                          ports[i].name, entry.path, nameOf(ports[i].dtype),
-                                          spec.name),
-                              "tenon inspect lists the outputs");
+                   : noMetric(
+                         fmt::format("output '{}' of {} is {}; {} cannot be computed from that",
+                                     ports[i].name, entry.path, nameOf(ports[i].dtype), spec.name),
+                         "tenon inspect lists the outputs");
     }
   }
   if (request.output.empty()) {
-    return noMetric(fmt::format("{} has no output of numbers that {} could be computed of",
-                                entry.path, spec.name),
-                    "tenon inspect lists the outputs");
+    return noMetric(
+        fmt::format("{} has no numeric output to compute {} from", entry.path, spec.name),
+        "tenon inspect lists the outputs");
   }
   return Status::error(
       ErrorId::BadArgument,
@@ -154,7 +154,7 @@ void AccuracyMeasurement::warnOfData() const {
     }
   }
   listener.note(
-      fmt::format("{}: every label is {:g}: a model that always says so would seem perfect",
+      fmt::format("{}: every label is {:g}: a model that always answers this would seem perfect",
                   request.data, first));
 }
 
@@ -163,8 +163,8 @@ Status AccuracyMeasurement::warnOfCalibration(Entry &entry) const {
   std::string fingerprint = metadataOf(entry.engine->file())[kCalibrationKey];
   TENON_ASSIGN(entry.calibrationShare, entry.data->shareOf(fingerprint));
   if (entry.calibrationShare > 0) {
-    listener.note(fmt::format("{} was calibrated on data of which {} is among the samples of {}: "
-                              "keep data for the test apart",
+    listener.note(fmt::format("{} was calibrated on data that contains {} of the samples of {}: "
+                              "keep the test data separate",
                               entry.path,
                               entry.calibrationShare == 1
                                   ? "all"
@@ -180,7 +180,7 @@ Status AccuracyMeasurement::prepareReference() {
     return Status::ok();
   }
   if (request.reference.empty() && entries.size() < 2) {
-    return noMetric("cosine and relative compare with another model, and there is but one",
+    return noMetric("cosine and relative need another model to compare with, but only one is given",
                     "name it with --reference, or give two models");
   }
   if (request.reference.empty()) {
@@ -222,7 +222,7 @@ Status AccuracyMeasurement::prepare() {
   const engine::Plan &plan = entries.front().engine->plan();
   if (plan.outputs.size() > 1 && request.output.empty() &&
       specs.front().kind != MetricKind::Command) {
-    listener.note(fmt::format("of {} outputs '{}' is scored; --output names another",
+    listener.note(fmt::format("of {} outputs, '{}' is scored; --output names another",
                               plan.outputs.size(),
                               plan.outputs[entries.front().outputs.front()].name));
   }

@@ -74,8 +74,9 @@ Result<MetricSpec> parseMetric(const std::string &text) {
   for (const NamedKind &row : kKinds) {
     names.emplace_back(row.name);
   }
-  std::string all = fmt::format("metrics are {} and cmd:PROGRAM", fmt::join(names, ", "));
-  return Status::error(ErrorId::BadArgument, fmt::format("--metric {}: no such metric", text),
+  std::string all = fmt::format("the metrics are {} and cmd:PROGRAM", fmt::join(names, ", "));
+  return Status::error(ErrorId::BadArgument,
+                       fmt::format("--metric {}: there is no such metric", text),
                        didYouMean(text, names, all));
 }
 
@@ -83,7 +84,7 @@ Result<std::unique_ptr<Scorer>> makeScorer(const MetricSpec &spec, size_t output
                                            const Tensor *labels) {
   if (spec.needsLabels() && !labels) {
     return noMetric(
-        fmt::format("{} needs labels, which the data have not", spec.name),
+        fmt::format("{} needs labels, but the data has none", spec.name),
         "add an array 'labels' with a row for each sample, or compare with another model: "
         "--metric cosine --reference model.onnx");
   }

@@ -91,9 +91,10 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
   if (labels) {
     int64_t perSample = productOf(rowDims(*labels));
     if (perSample != places) {
-      return noMetric(fmt::format("there are {} labels for a sample, output '{}' has {} places",
-                                  perSample, answer.outputs[output].name, places),
-                      "give a label for each place");
+      return noMetric(
+          fmt::format("there are {} labels for a sample, but output '{}' has {} positions",
+                      perSample, answer.outputs[output].name, places),
+          "give a label for each position");
     }
     labelIds.resize(static_cast<size_t>(places));
     readElements(*labels, static_cast<int64_t>(answer.sample) * perSample, 1, labelIds);
@@ -104,7 +105,7 @@ Result<std::vector<int64_t>> PerplexityScorer::targets(const Answer &answer, int
     return noMetric(
         fmt::format("output '{}' is {} for a sample, and no input has the ids of its {} tokens",
                     answer.outputs[output].name, formatDims(answer.outputs[output].dims), places),
-        "add an array 'labels' with the right token of each place");
+        "add an array 'labels' with the right token for each position");
   } else if (ids.size() > 1) {
     return noMetric(fmt::format("'{}' and '{}' could both be the ids of the tokens", ids[0]->name,
                                 ids[1]->name),
@@ -144,9 +145,9 @@ Status PerplexityScorer::add(const Answer &answer) {
       continue;
     }
     if (target >= vocabulary) {
-      return noMetric(fmt::format("sample {} has the token {}, the model has {}", answer.sample,
+      return noMetric(fmt::format("sample {} has the token {}, but the model has {}", answer.sample,
                                   target, vocabulary),
-                      "give the ids of the model's own vocabulary");
+                      "give ids from the model's own vocabulary");
     }
     readElements(said, place * vocabulary, 1, scores);
     sum += surprise(scores, static_cast<size_t>(target));

@@ -63,7 +63,7 @@ Result<Json> calibrate(const std::string &cpuName, TaskListener &listener) {
     listener.progress("measuring the GPU", 0.5);
     TENON_ASSIGN(profile["cuda"], gpuSection(*gpu, listener));
   } else {
-    listener.note(fmt::format("the profile has no GPU: {}", gpu.status().message()));
+    listener.note(fmt::format("the profile does not cover a GPU: {}", gpu.status().message()));
   }
   listener.clearProgress();
   return profile;

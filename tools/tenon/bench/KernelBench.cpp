@@ -117,10 +117,10 @@ std::string textOf(const MeasuredRegion &region) {
 Status checkModel(const KernelBenchRequest &request) {
   TENON_ASSIGN(bool model, isModel(request.open.path, Takes::Either));
   return model ? Status::ok()
-               : Status::error(
-                     ErrorId::BadArgument,
-                     fmt::format("{} is an engine: its kernels are chosen", request.open.path),
-                     "give the model that it was compiled from");
+               : Status::error(ErrorId::BadArgument,
+                               fmt::format("{} is an engine, whose kernels are already chosen",
+                                           request.open.path),
+                               "give the model that it was compiled from");
 }
 
 } // namespace

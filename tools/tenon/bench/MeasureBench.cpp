@@ -54,9 +54,9 @@ Result<Subject> load(const BenchRequest &request, const std::string &path, TaskL
     TENON_TRY(subject.prepareGpu(request.isCold, request.session));
   } else if (request.isCold || request.details.probes) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("{} runs at {}: --cold and --probes are for a GPU", path,
+                         fmt::format("{} runs on {}, but --cold and --probes need a GPU", path,
                                      subject.engine->variant().level),
-                         "name a GPU's architecture with --target when compiling");
+                         "compile with --target and a GPU architecture");
   }
   return subject;
 }

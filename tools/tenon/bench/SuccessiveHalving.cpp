@@ -209,7 +209,7 @@ private:
     for (size_t tried = 0; kept < rounds; ++tried) {
       if (options.cancel && options.cancel->load()) {
         return Status::error(ErrorId::Cancelled, "tuning was cancelled",
-                             "start it again: it goes on where it was");
+                             "start it again to continue where it stopped");
       }
       bool isLate = BenchClock::now() >= options.deadline;
       if (isLate || tried >= kPatience * rounds + kMorePatience) {

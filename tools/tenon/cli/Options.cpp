@@ -54,8 +54,7 @@ CLI::Validator isOneOf(const std::vector<std::string> &choices) {
 
 void addOutput(CLI::App &command, std::string &path, const std::string &description) {
   CLI::Validator isNamed;
-  isNamed.operation(
-      [](const std::string &text) { return text.empty() ? "give the name of a file" : ""; });
+  isNamed.operation([](const std::string &text) { return text.empty() ? "give a file name" : ""; });
   command.add_option("-o,--output", path, description)->check(isNamed);
 }
 
@@ -93,8 +92,8 @@ void addBytes(CLI::App &command, const std::string &name, Range<uint64_t> range,
             }
             if (!contains(range, bytes)) {
               refuse(name, text,
-                     fmt::format("give bytes from {} to {}, as 500MiB or 20GiB", range.low,
-                                 range.high));
+                     fmt::format("give a size from {} to {} bytes, such as 500MiB or 20GiB",
+                                 range.low, range.high));
             }
             value = *bytes;
           },
@@ -105,7 +104,7 @@ void addBytes(CLI::App &command, const std::string &name, Range<uint64_t> range,
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,
                 const std::string &description) {
   std::string allowed =
-      fmt::format("give seconds from {} to {}, as 5, 60s or 2m", range.low, range.high);
+      fmt::format("give a time from {} to {} seconds, such as 5, 60s or 2m", range.low, range.high);
   command
       .add_option_function<std::string>(
           name,
@@ -131,8 +130,9 @@ void addTimes(CLI::App &command, const std::string &name, Range<double> range,
             number.remove_suffix(number.ends_with('x') ? 1 : 0);
             value = parseNumber<double>(number);
             if (!contains(range, value)) {
-              refuse(name, text,
-                     fmt::format("give a number from {} to {}, as 1.5x", range.low, range.high));
+              refuse(
+                  name, text,
+                  fmt::format("give a number from {} to {}, such as 1.5x", range.low, range.high));
             }
           },
           description)
@@ -142,7 +142,7 @@ void addTimes(CLI::App &command, const std::string &name, Range<double> range,
 void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
                 std::vector<double> &values, const std::string &description) {
   std::string allowed =
-      fmt::format("give numbers from {} to {} with commas between them", range.low, range.high);
+      fmt::format("give numbers from {} to {}, separated by commas", range.low, range.high);
   command
       .add_option_function<std::string>(
           name,

@@ -20,7 +20,7 @@ constexpr const char *kPath = "/dev/stdin";
 Status failed(const char *what) {
   return Status::error(ErrorId::FileReadFailed,
                        strCat("standard input cannot be ", what, ": ", std::strerror(errno)),
-                       "write it into a file and name that");
+                       "write it to a file and give that");
 }
 
 Status writeAll(int file, const char *data, size_t size) {

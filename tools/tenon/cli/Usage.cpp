@@ -36,12 +36,13 @@ Status unknownWord(const CLI::App &app, const CLI::App *verb, const std::string 
   }
   if (verb) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("tenon {} does not take '{}'", verb->get_name(), word), help);
+                         fmt::format("tenon {} does not accept '{}'", verb->get_name(), word),
+                         help);
   }
   std::vector<std::string> verbs = verbNames(app);
   return Status::error(
       ErrorId::BadArgument, fmt::format("there is no verb '{}'", word),
-      didYouMean(word, verbs, fmt::format("verbs are {}", fmt::join(verbs, ", "))));
+      didYouMean(word, verbs, fmt::format("the verbs are {}", fmt::join(verbs, ", "))));
 }
 
 } // namespace
@@ -63,8 +64,8 @@ Status describeUsage(const CLI::App &app, const CLI::ParseError &error) {
   }
   if (!verb) {
     return Status::error(
-        ErrorId::BadArgument, "no verb is given",
-        fmt::format("tenon help says what each verb does: {}", fmt::join(verbNames(app), ", ")));
+        ErrorId::BadArgument, "no verb was given",
+        fmt::format("tenon help explains each verb: {}", fmt::join(verbNames(app), ", ")));
   }
   return Status::error(ErrorId::BadArgument, error.what(),
                        fmt::format("tenon {} --help shows the usage", verb->get_name()));

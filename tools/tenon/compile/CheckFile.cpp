@@ -78,10 +78,10 @@ Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
       fmt::format("{}: {} node{} not supported ({} different operator{})", request.path,
                   info.gaps.size(), info.gaps.size() == 1 ? " is" : "s are", operators.size(),
                   operators.size() == 1 ? "" : "s"),
-      shapeFlags.empty() ? std::string(hint)
-                         : fmt::format("{}; sizes are declared by {}, with a number or a range "
-                                       "such as [1..64] in place of each ?",
-                                       hint, shapeFlags));
+      shapeFlags.empty()
+          ? std::string(hint)
+          : fmt::format("{}; declare sizes with {}: a number or a range such as [1..64] for each ?",
+                        hint, shapeFlags));
 }
 
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
@@ -116,8 +116,8 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
   report.text += rows.empty() ? "" : "\n" + rows.substr(0, rows.size() - 1);
   if (request.strict && !found.narrowed.empty()) {
     report.verdict = Status::error(
-        ErrorId::SizesNarrowed, fmt::format("{} takes fewer sizes than are declared", request.path),
-        "declare sizes that all nodes take with --shape, or leave --strict out");
+        ErrorId::SizesNarrowed, fmt::format("{} accepts fewer sizes than declared", request.path),
+        "declare sizes that all nodes accept with --shape, or leave out --strict");
   }
   report.json["slow"] = Json::array();
   for (const pipeline::SlowRegion &region : found.slow) {

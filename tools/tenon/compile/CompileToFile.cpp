@@ -79,8 +79,8 @@ Status applyCubin(CompileRequest &request, std::vector<std::string> &programs) {
     return Status::ok();
   }
   if (request.options.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, and no target is one",
-                         "name a GPU's architecture: --target cuda:sm_90");
+    return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, but no target is a GPU",
+                         "name a GPU architecture: --target cuda:sm_90");
   }
   TENON_ASSIGN(Ptxas ptxas, Ptxas::find(request.ptxas));
   programs.push_back(ptxas.file());
@@ -95,7 +95,8 @@ Status readKernels(CompileRequest &request) {
   for (const std::string &text : request.kernels) {
     size_t equals = text.substr(0, text.find('{')).rfind('=');
     if (equals == std::string::npos) {
-      return Status::error(ErrorId::BadArgument, fmt::format("--kernel {} names no node", text),
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("--kernel {} does not name a node", text),
                            "for example --kernel layer1=gemm_skinny{tile=64x48}");
     }
     request.options.kernels.push_back({text.substr(0, equals), text.substr(equals + 1)});

@@ -40,7 +40,7 @@ openSource(const std::string &path, std::span<const WantedInput> wanted, const M
     return openJsonLines(path, wanted);
   }
   std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
-  return badData(fmt::format("'{}' is no data set{}", path, is),
+  return badData(fmt::format("'{}' is not a data set{}", path, is),
                  "give an npz with an array for each input, a .jsonl with a line for each sample, "
                  "or a folder of pictures");
 }

@@ -121,26 +121,27 @@ Result<const Json *> JsonLines::valueFor(const WantedInput &input, const Members
   }
   return badData(
       fmt::format("{} has no '{}'", where, input.name),
-      fmt::format("each line is an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}",
-                  input.name));
+      fmt::format(
+          "each line must be an object with the inputs by name: {{\"{}\": [...], \"label\": 0}}",
+          input.name));
 }
 
 Status JsonLines::addInput(size_t input, const Json &value, const std::string &where) {
   const WantedInput &want = wanted[input];
   Row row;
   if (!flatten(value, 0, row)) {
-    return badData(fmt::format("{}: '{}' is not a list of numbers, or lists in it differ in length",
+    return badData(fmt::format("{}: '{}' is not a list of numbers, or its lists differ in length",
                                where, want.name),
-                   "give nested lists, one for each dim but that of the batch");
+                   "give nested lists, one level for each dim except the batch");
   }
   TENON_TRY(checkRows(want, want.dtype, row.dims, fmt::format("{}: '{}'", where, want.name)));
   TENON_ASSIGN(Tensor tensor, Tensor::create(want.name, want.dtype, row.dims));
   for (size_t i = 0; i < row.numbers.size(); ++i) {
     if (!isNumeric(want.dtype) || !holds(want.dtype, row.numbers[i])) {
       return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("{}: '{}' has {:g}, the input is {}", where, want.name,
+                           fmt::format("{}: '{}' has {:g}, but the input is {}", where, want.name,
                                        row.numbers[i], tenon::nameOf(want.dtype)),
-                           "give numbers that the type of the input has");
+                           "give numbers that fit the type of the input");
     }
     setElement(tensor, static_cast<int64_t>(i), row.numbers[i]);
   }
@@ -156,9 +157,9 @@ Status JsonLines::addLabel(const Members &sample, const std::string &where) {
       Row row;
       if (!flatten(*value, 0, row) || (!labelRows.empty() && row.dims != labelRows[0].dims)) {
         return badData(
-            fmt::format("{}: '{}' is no number, or has another length than the labels before",
+            fmt::format("{}: '{}' is not a number, or has another length than the earlier labels",
                         where, name),
-            "give the number of the class, or lists of equal length");
+            "give the class number, or lists of equal length");
       }
       labelRows.push_back(std::move(row));
       return Status::ok();
@@ -173,7 +174,7 @@ Status JsonLines::addLabel(const Members &sample, const std::string &where) {
 Status JsonLines::addLine(const std::string &line, const std::string &where) {
   Json object = parseJson(line);
   if (!object.is_object()) {
-    return badData(fmt::format("{} is not an object of JSON", where),
+    return badData(fmt::format("{} is not a JSON object", where),
                    "each line is a sample: {\"x\": [0.5, 1], \"label\": 0}; JSON has no NaN");
   }
   Members sample;
@@ -187,8 +188,8 @@ Status JsonLines::addLine(const std::string &line, const std::string &where) {
   TENON_TRY(addLabel(sample, where));
   ++count;
   if (!labelRows.empty() && labelRows.size() != count) {
-    return badData(fmt::format("{}: not every sample has a label", where),
-                   "give a label for each sample, or for none");
+    return badData(fmt::format("{}: some samples have no label", where),
+                   "give every sample a label, or none");
   }
   return Status::ok();
 }

@@ -82,7 +82,7 @@ Result<std::vector<Array>> NpzSource::directory(const zip::Archive &archive) {
     array.header = header ? std::move(*header) : NpyHeader();
     if (header && array.header.dataBytes != entry.unpacked - array.header.bytes) {
       return archive.bad(
-          fmt::format("{}: the size of its data does not fit its shape", entry.name));
+          fmt::format("{}: the size of its data does not match its shape", entry.name));
     }
     array.entry = std::move(entry);
     found.push_back(std::move(array));
@@ -147,7 +147,7 @@ Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
                      "give at least one sample");
     }
     if (static_cast<size_t>(dims[0]) != count) {
-      return badData(fmt::format("{} has {} samples, '{}' has {}", where(array), dims[0],
+      return badData(fmt::format("{} has {} samples, but '{}' has {}", where(array), dims[0],
                                  arrays[0].name, count),
                      "dim 0 of an array counts the samples");
     }
@@ -160,7 +160,7 @@ Status NpzSource::checkCounts(std::span<const WantedInput> wanted) {
   const std::vector<int64_t> &dims = labelArray->header.dims;
   if (!isNumeric(labelArray->header.dtype)) {
     return badData(fmt::format("{} is {}", where(*labelArray), nameOf(labelArray->header.dtype)),
-                   "labels are real numbers: those of classes, or what the outputs should be");
+                   "labels must be real numbers: classes, or the expected outputs");
   }
   if (dims.empty() || static_cast<size_t>(dims[0]) != count) {
     return badData(fmt::format("{} is {}, but there are {} samples", where(*labelArray),

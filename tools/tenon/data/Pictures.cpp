@@ -36,7 +36,7 @@ bool areNumbers(const Json &value, bool isWhole, size_t most) {
 }
 
 Status badSettings(const std::string &path, std::string_view what) {
-  return badData(fmt::format("{}: {}", path, what), fmt::format("for instance {}", kExample));
+  return badData(fmt::format("{}: {}", path, what), fmt::format("for example {}", kExample));
 }
 
 /// That each key is one of those known and has a value of its kind: a misspelled mean would be no
@@ -45,7 +45,7 @@ Status checkSettings(const std::string &path, const Json &settings) {
   const std::vector<std::string> known = {"size",   "crop",   "mean",    "std",
                                           "layout", "resize", "classes", "note"};
   if (!settings.is_object()) {
-    return badSettings(path, "not an object of JSON");
+    return badSettings(path, "not a JSON object");
   }
   for (const auto &[key, value] : settings.items()) {
     bool isGood = key == "size" || key == "crop" ? areNumbers(value, true, 2)
@@ -58,7 +58,7 @@ Status checkSettings(const std::string &path, const Json &settings) {
     if (std::ranges::find(known, key) == known.end()) {
       return badData(
           fmt::format("{}: there is no setting '{}'", path, key),
-          didYouMean(key, known, fmt::format("settings are {}", fmt::join(known, ", "))));
+          didYouMean(key, known, fmt::format("the settings are {}", fmt::join(known, ", "))));
     }
     if (!isGood) {
       return badSettings(path, fmt::format("'{}' cannot be {}", key, dumpJson(value)));
@@ -131,8 +131,8 @@ Status Pictures::readSettings(const ModelHints &hints) {
     settings = parsePreprocessing(hints.preprocessing);
   } else {
     return badData(
-        fmt::format("{} has no {}, and the model carries no preprocessing", folder, kSettings),
-        fmt::format("write how the model was trained: {}", kExample));
+        fmt::format("{} has no {}, and the model contains no preprocessing", folder, kSettings),
+        fmt::format("write down how the model was trained: {}", kExample));
   }
   for (const Json &name : list.is_array() ? list : Json::array()) {
     classes.push_back(name.is_string() ? name.get<std::string>() : dumpJson(name));
@@ -153,7 +153,7 @@ Status Pictures::addFolder(const fs::path &path) {
       nameOfFile.push_back(names.empty() ? 0 : names.size() - 1);
     } else if (file.filename() != kSettings) {
       notes.push_back(
-          fmt::format("{} is no PNG, JPEG, PPM or PGM picture, and left out", file.string()));
+          fmt::format("{} is not a PNG, JPEG, PPM or PGM picture and is left out", file.string()));
     }
   }
   return files.size() > before || names.empty()
@@ -178,9 +178,9 @@ Status Pictures::findFiles() {
   }
   return loose == 0 || names.empty()
              ? Status::ok()
-             : badData(fmt::format("{} has pictures beside the folders of its classes: {}", folder,
+             : badData(fmt::format("{} has pictures outside the folders of its classes: {}", folder,
                                    files[0]),
-                       "put each into the folder of its class");
+                       "move each into the folder of its class");
 }
 
 /// The place of a subfolder among the classes: by the model's or the settings' list, else the
@@ -196,7 +196,7 @@ Result<int64_t> Pictures::numberOf(const std::string &name) const {
     });
     if (isAnyKnown) {
       return badData(
-          fmt::format("{}: '{}' is no class of the model", folder, name),
+          fmt::format("{}: '{}' is not a class of the model", folder, name),
           didYouMean(name, classes, fmt::format("its classes are {}", fmt::join(classes, ", "))));
     }
   }
@@ -230,9 +230,9 @@ Status Pictures::setLabels() {
 
 Status Pictures::open(std::span<const WantedInput> wanted, const ModelHints &hints) {
   if (wanted.size() != 1) {
-    return badData(
-        fmt::format("{} is a folder of pictures, the model has {} inputs", folder, wanted.size()),
-        "give an npz");
+    return badData(fmt::format("{} is a folder of pictures, but the model has {} inputs", folder,
+                               wanted.size()),
+                   "give an npz");
   }
   dtype = wanted[0].dtype;
   dims = wanted[0].dims;

@@ -45,17 +45,17 @@ std::string hintOfDims(const WantedInput &input, std::span<const int64_t> row,
                        std::span<const int64_t> wanted) {
   if (row.size() == 3 && wanted.size() == 3) {
     if (fits(std::vector<int64_t>{row[2], row[0], row[1]}, wanted)) {
-      return fmt::format("the array has channels last (NHWC), '{}' takes them first (NCHW): "
+      return fmt::format("the array has channels last (NHWC), but '{}' expects them first (NCHW): "
                          "numpy.ascontiguousarray(x.transpose(0, 3, 1, 2))",
                          input.name);
     }
     if (fits(std::vector<int64_t>{row[1], row[2], row[0]}, wanted)) {
-      return fmt::format("the array has channels first (NCHW), '{}' takes them last (NHWC): "
+      return fmt::format("the array has channels first (NCHW), but '{}' expects them last (NHWC): "
                          "numpy.ascontiguousarray(x.transpose(0, 2, 3, 1))",
                          input.name);
     }
   }
-  return "dim 0 of an array counts the samples, the others are those of the input";
+  return "dim 0 of an array counts the samples; the others must be the input's";
 }
 
 } // namespace
@@ -74,11 +74,11 @@ Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t>
   if (dtype != input.dtype && !isHeldAsBytes) {
     bool arePixels = dtype == DType::U8 && isFloating(input.dtype);
     std::string hint =
-        arePixels ? "are these pixels? scale them as for the model's training, for instance "
+        arePixels ? "if these are pixels, scale them as in training, for example "
                     "(x.astype(numpy.float32) / 255 - mean) / std"
                   : fmt::format("convert the array: x.astype(numpy.{})", numpyName(input.dtype));
     return Status::error(ErrorId::WrongTensorType,
-                         fmt::format("{} is {}, the input '{}' is {}", where, nameOf(dtype),
+                         fmt::format("{} is {}, but the input '{}' is {}", where, nameOf(dtype),
                                      input.name, nameOf(input.dtype)),
                          hint);
   }
@@ -90,8 +90,8 @@ Status checkRows(const WantedInput &input, DType dtype, std::span<const int64_t>
   if (row.size() == wanted.size() && fits(row, wanted)) {
     return Status::ok();
   }
-  return badData(fmt::format("{} has samples of {}, the input '{}' is {}", where, formatDims(row),
-                             input.name, formatDims(input.dims)),
+  return badData(fmt::format("{} has samples of {}, but the input '{}' is {}", where,
+                             formatDims(row), input.name, formatDims(input.dims)),
                  hintOfDims(input, row, wanted));
 }
 

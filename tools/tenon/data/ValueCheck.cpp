@@ -62,7 +62,7 @@ Status ValueCheck::verdict(const std::string &where) const {
                        fmt::format("{} is {} in sample {}, element {}", where,
                                    nan ? "not a number" : "infinite", place->sample,
                                    place->element),
-                       "numpy.isfinite finds such values: mend them where the data are made");
+                       "numpy.isfinite finds such values: fix them where the data is made");
 }
 
 } // namespace tenon::tool

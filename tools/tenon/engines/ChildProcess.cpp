@@ -33,7 +33,7 @@ Json describeError(const Status &status) {
 Result<Json> inChild(const std::function<Json()> &work, const Status &silence) {
   int ends[2];
   if (pipe(ends) != 0) {
-    return Status::error(ErrorId::OutOfMemory, "cannot make a pipe");
+    return Status::error(ErrorId::OutOfMemory, "cannot create a pipe");
   }
   pid_t child = fork();
   if (child < 0) {

@@ -39,7 +39,7 @@ Result<double> compileInChild(const pipeline::CompileOptions &request) {
     return compiled ? Json{{"seconds", compiled->compileSeconds}}
                     : describeError(compiled.status());
   };
-  Status silence = Status::error(ErrorId::InternalError, "the compiler ended without an answer",
+  Status silence = Status::error(ErrorId::InternalError, "the compiler ended without a result",
                                  "run tenon compile on the model to see where, and report it");
   TENON_ASSIGN(Json report, inChild(compile, silence));
   return report.value("seconds", 0.0);

@@ -47,7 +47,7 @@ Status checkDumpFolder(const std::string &folder, const std::string &model,
   if (!output.empty() && isSamePlace(folder, output)) {
     return Status::error(ErrorId::OutputNotRegular,
                          fmt::format("the output '{}' is the folder of --dump-phases", output),
-                         "name a file that is not that folder");
+                         "give a file other than that folder");
   }
   fs::path weights = fs::path(folder) / "weights";
   std::error_code ignored;
@@ -59,8 +59,8 @@ Status checkDumpFolder(const std::string &folder, const std::string &model,
     if (isSamePlace(fs::path(file).parent_path(), weights)) {
       return Status::error(
           ErrorId::OutputIsInput,
-          fmt::format("dumping to '{}' could replace the input '{}'", folder, file),
-          "name another folder with --dump-phases");
+          fmt::format("a dump to '{}' could overwrite the input '{}'", folder, file),
+          "give another folder with --dump-phases");
     }
   }
   return Status::ok();
@@ -81,9 +81,9 @@ Status checkReplacedEngine(const pipeline::CompileOptions &request) {
     return Status::ok();
   }
   return Status::error(ErrorId::BadArgument,
-                       fmt::format("'{}' is an engine for {}, which this one would not be",
+                       fmt::format("'{}' is an engine for {}, but the new one would not be",
                                    request.output, losesGpu ? "GPUs" : "CPUs"),
-                       "make one for both with --target cpu,cuda, name another file with -o, or "
+                       "compile one for both with --target cpu,cuda, name another file with -o, or "
                        "replace it with --force");
 }
 

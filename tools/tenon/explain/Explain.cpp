@@ -129,7 +129,7 @@ constexpr Topic kTopics[] = {
      [](const Json &record, const std::string &node) {
        return selectLists(record, node, {{"passes", {"name"}}});
      },
-     passesText, "was compiled without passes of the user's", "tenon compile --plugin runs some"},
+     passesText, "was compiled without user passes", "tenon compile --plugin runs passes"},
 };
 
 /// Null where there is none of the name.
@@ -159,7 +159,7 @@ Result<Json> fusionFor(const ExplainRequest &request, const engine::EngineFile &
 /// Why a region is one of floats though narrower numbers could be multiplied, with what either is
 /// predicted to take at the sizes and on the level that are shown.
 std::string pricedText(const Json &fusion, const Json &region, const Json &other) {
-  std::string text = fmt::format("it is predicted to take {:.2f} us, and {:.2f} us in {}",
+  std::string text = fmt::format("it is predicted to take {:.2f} us, but {:.2f} us in {}",
                                  region.value("cost", Json::object()).value("us", 0.0),
                                  other.value("us", 0.0), textAt(other, "in"));
   return fusion.contains("decided_at") ? fmt::format("{} (decided at {})", text,
@@ -230,8 +230,8 @@ Result<Json> readRecord(const ExplainRequest &request, const Topic &topic) {
   if (!request.shapes.empty() && std::string_view(topic.record) != "fusion") {
     return Status::error(
         ErrorId::BadArgument,
-        fmt::format("--shape: what explain {} says is not for sizes of a choice", request.topic),
-        "leave --shape out; explain fusion, explain precision and explain kernels take it");
+        fmt::format("--shape: explain {} does not depend on sizes", request.topic),
+        "leave out --shape; explain fusion, explain precision and explain kernels accept it");
   }
   TENON_TRY(isModel(request.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(request.engine));
@@ -248,7 +248,7 @@ Result<Json> readRecord(const ExplainRequest &request, const Topic &topic) {
   if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
     return Status::error(
         ErrorId::EngineBadRecord,
-        fmt::format("{}: the record '{}' is of another version", request.engine, request.topic),
+        fmt::format("{}: the record '{}' has another version", request.engine, request.topic),
         "compile the model again with this version of Tenon");
   }
   if (std::string_view(topic.record) == "fusion") {
@@ -311,7 +311,7 @@ Result<Json> explainEngine(const ExplainRequest &request) {
   Json selected = request.node.empty() ? record : topic->select(record, request.node);
   if (!request.node.empty() && isEmptySelection(selected)) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("nothing is called '{}' in this engine", request.node),
+                         fmt::format("this engine has nothing named '{}'", request.node),
                          didYouMean(request.node, namesIn(record),
                                     fmt::format("tenon explain {} {} --all lists all names",
                                                 request.topic, request.engine)));

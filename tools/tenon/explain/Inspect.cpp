@@ -110,7 +110,7 @@ std::string modelText(const std::string &path, const ModelInfo &info, const view
   text.back() = '\n';
   text += view::renderText(graph);
   if (!info.gaps.empty()) {
-    text += fmt::format("  {} gaps; tenon check names ways round them:\n", info.gaps.size());
+    text += fmt::format("  {} gaps; tenon check suggests workarounds:\n", info.gaps.size());
   }
   for (const ModelGap &gap : info.gaps) {
     text += fmt::format("    {:<14} {}: {}\n", view::visible(gap.op), view::visible(gap.node),
@@ -197,8 +197,8 @@ Result<view::Graph> graphOfEngine(const InspectRequest &request, const engine::E
   ProfileOrigin origin = originOf(profile);
   if (!origin.shapes.empty() && !request.shapes.empty()) {
     return Status::error(ErrorId::BadArgument,
-                         "--shape and --profile: times are of the sizes that were measured",
-                         "leave --shape out, or measure these sizes with tenon bench --shape");
+                         "--shape and --profile conflict: times belong to the measured sizes",
+                         "leave out --shape, or measure these sizes with tenon bench --shape");
   }
   std::string level = !request.level.empty()  ? request.level
                       : !origin.level.empty() ? origin.level
@@ -286,7 +286,7 @@ Result<Inspection> inspectFile(const InspectRequest &request) {
   if (model && !(request.profile.empty() && request.level.empty())) {
     return Status::error(
         ErrorId::BadArgument,
-        fmt::format("{} is a model: it has no variants and no times", request.path),
+        fmt::format("{} is a model, which has no variants and no times", request.path),
         "compile it and inspect the engine");
   }
   TENON_ASSIGN(Inspection shown, model ? inspectModel(request) : inspectEngine(request));

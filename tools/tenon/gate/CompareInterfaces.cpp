@@ -47,13 +47,14 @@ void compareInputs(const Plan &before, const Plan &after, std::vector<std::strin
       found.push_back(fmt::format("the input '{}' is gone", port.name));
     } else if (now->dtype != port.dtype ||
                !holds(engine::rangesOf(after, *now), engine::rangesOf(before, port))) {
-      found.push_back(fmt::format("the input '{}' is {}, and was {}", port.name,
+      found.push_back(fmt::format("the input '{}' is {}, but was {}", port.name,
                                   shapeOf(after, *now), shapeOf(before, port)));
     }
   }
   for (const Port &port : after.inputs) {
     if (!portOf(before.inputs, port.name)) {
-      found.push_back(fmt::format("there is an input '{}' that nobody gives yet", port.name));
+      found.push_back(
+          fmt::format("there is a new input '{}', which clients do not send yet", port.name));
     }
   }
 }
@@ -64,7 +65,7 @@ void compareOutputs(const Plan &before, const Plan &after, std::vector<std::stri
     if (!now) {
       found.push_back(fmt::format("the output '{}' is gone", port.name));
     } else if (now->dtype != port.dtype || now->dims.size() != port.dims.size()) {
-      found.push_back(fmt::format("the output '{}' is {}, and was {}", port.name,
+      found.push_back(fmt::format("the output '{}' is {}, but was {}", port.name,
                                   shapeOf(after, *now), shapeOf(before, port)));
     }
   }

@@ -33,7 +33,7 @@ registry::Measured loadOnce(const std::string &engine, const std::string &data) 
   };
   Result<Json> answer =
       inChild(work, Status::error(ErrorId::InternalError,
-                                  "the process that ran it ended without an answer"));
+                                  "the process that ran it ended without a result"));
   double loads = answer.isOk() ? 1 : 0;
   return {loads, loads, loads,
           answer.isOk() ? "it was loaded and ran" : answer.takeStatus().toString()};

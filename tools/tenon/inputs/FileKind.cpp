@@ -48,13 +48,13 @@ constexpr Signature kSignatures[] = {
     {0, "GGUF"sv, {FileKind::Model, "a GGUF model"}},
     {0, "%PDF"sv, {FileKind::Other, "a PDF document"}},
     {0, "GIF8"sv, {FileKind::Other, "a GIF picture"}},
-    {0, "RIFF"sv, {FileKind::Other, "a WebP picture, a sound or a film (RIFF)"}},
+    {0, "RIFF"sv, {FileKind::Other, "a WebP picture, sound or video (RIFF)"}},
     {0, "\x80\x02"sv, {FileKind::Other, "a Python pickle, as PyTorch writes"}},
     {0, "\x80\x04\x95"sv, {FileKind::Other, "a Python pickle"}},
     {0, "\x80\x05\x95"sv, {FileKind::Other, "a Python pickle"}},
     {0,
      "version https://git-lfs"sv,
-     {FileKind::Other, "a pointer of Git LFS ('git lfs pull' gets the file)"}},
+     {FileKind::Other, "a Git LFS pointer ('git lfs pull' downloads the file)"}},
     {0, "<!DOCTYPE html"sv, {FileKind::Other, "a web page, perhaps of a failed download"}},
     {0, "<html"sv, {FileKind::Other, "a web page, perhaps of a failed download"}},
 };
@@ -72,7 +72,7 @@ FileContent contentOfZip(std::string_view text) {
   }
   bool isTorch =
       text.find("/data.pkl"sv) != text.npos || text.find("/.format_version"sv) != text.npos;
-  return isProgram ? FileContent{FileKind::Model, "a program of torch.export"}
+  return isProgram ? FileContent{FileKind::Model, "a program from torch.export"}
          : isTorch ? FileContent{FileKind::Other,
                                  "a pickled PyTorch file (torch.export.save writes a model)"}
                    : FileContent{FileKind::Npz, "a zip archive, as npz files are"};
@@ -136,7 +136,7 @@ FileContent contentOf(Bytes beginning) {
     // A reproducer begins with comments, as long as the fault that it tells of.
     bool isDump = text.find("module attributes"sv) != text.npos || text.starts_with("#loc"sv) ||
                   text.starts_with("#map"sv) || text.starts_with("// "sv);
-    return isDump ? FileContent{FileKind::PhaseDump, "text of MLIR"}
+    return isDump ? FileContent{FileKind::PhaseDump, "MLIR text"}
                   : FileContent{FileKind::Other, "text"};
   }
   return beginsLikeModel(text) ? FileContent{FileKind::Model, "an ONNX model"} : FileContent();
@@ -171,18 +171,18 @@ Result<bool> isModel(const std::string &path, Takes takes) {
   }
   if (takes == Takes::Engine) {
     return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine", content.what,
-                  isAnyModel ? "make an engine of it with tenon compile"
-                             : "tenon compile makes engines");
+                  isAnyModel ? "compile it to an engine with tenon compile"
+                             : "tenon compile creates engines");
   }
   if (takes == Takes::Model || isNamedModel) {
     return refuse(
         path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2)", content.what,
         kind == FileKind::Engine
-            ? "give the model from which the engine was made"
-            : "give a file that torch.export.save, torch.onnx.export or another exporter wrote");
+            ? "give the model that the engine was compiled from"
+            : "give a file written by torch.export.save, torch.onnx.export or another exporter");
   }
-  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine, nor a model (ONNX, .pt2)",
-                content.what, "give an engine that tenon compile made, or a model");
+  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine or a model (ONNX, .pt2)",
+                content.what, "give an engine from tenon compile, or a model");
 }
 
 } // namespace tenon::tool

@@ -92,7 +92,7 @@ Status checkWithinDeclared(const Plan &plan, const Port &port, std::span<const i
   }
   if (dims.size() != port.dims.size()) {
     return Status::error(ErrorId::RunInputRank,
-                         fmt::format("input '{}' has rank {}, the array {}", port.name,
+                         fmt::format("input '{}' has rank {}, but the array has rank {}", port.name,
                                      port.dims.size(), dims.size()),
                          "tenon inspect lists the inputs");
   }
@@ -104,10 +104,11 @@ Status checkWithinDeclared(const Plan &plan, const Port &port, std::span<const i
                                      : isRising(program) ? engine::evaluate(program, most)
                                                          : std::nullopt;
     if (largest && dims[i] > *largest) {
-      return Status::error(ErrorId::RunInputDim,
-                           fmt::format("input '{}' has {} in dim {}; the engine takes at most {}",
-                                       port.name, dims[i], i, *largest),
-                           "pass dims in the range, or compile with a wider --shape range");
+      return Status::error(
+          ErrorId::RunInputDim,
+          fmt::format("input '{}' has {} in dim {}, but the engine accepts at most {}", port.name,
+                      dims[i], i, *largest),
+          "pass dims in this range, or compile with a wider --shape range");
     }
   }
   return Status::ok();
@@ -149,7 +150,7 @@ public:
       return Status::error(
           ErrorId::BadTensorFile,
           fmt::format("'{}' is not an npz, npy, PNG, JPEG, PPM or PGM file{}", path, is),
-          "convert the file, for instance with numpy.save");
+          "convert the file, for example with numpy.save");
     }
   }
 
@@ -211,7 +212,7 @@ private:
       return Status::ok();
     }
     return Status::error(ErrorId::WrongTensorType,
-                         fmt::format("input '{}' is {}, the array in {} is {}", port.name,
+                         fmt::format("input '{}' is {}, but the array in {} is {}", port.name,
                                      nameOf(port.dtype), path, nameOf(dtype)),
                          "convert the array with numpy's astype before saving it");
   }
@@ -247,9 +248,9 @@ Status addFills(const InputFlags &flags, const Plan &plan,
     }
     if (!holds(port->dtype, {fill.low, fill.high})) {
       return Status::error(ErrorId::BadArgument,
-                           fmt::format("--fill {}: '{}' is {}, which does not hold these values",
+                           fmt::format("--fill {}: '{}' is {}, which cannot hold these values",
                                        text, port->name, nameOf(port->dtype)),
-                           "give a range inside of the type's");
+                           "give a range inside the type's range");
     }
     ranges[fill.input] = {fill.low, fill.high};
   }

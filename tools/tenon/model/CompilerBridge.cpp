@@ -239,7 +239,7 @@ ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
 
 Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
                               bool withRanges) {
-  Result<ModelInfo> info = Status::error(ErrorId::InternalError, "no facts");
+  Result<ModelInfo> info = Status::error(ErrorId::InternalError, "no information");
   if (std::optional<std::string> crash =
           pipeline::crashOf([&] { info = readInfo(path, shapes, withRanges); })) {
     return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,

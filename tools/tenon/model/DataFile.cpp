@@ -29,8 +29,8 @@ Status DataFile::append(Bytes bytes) {
 Status DataFile::commit() { return file ? file->commit() : Status::ok(); }
 
 std::string noteOfData(const DataFile &file) {
-  return strCat("an ONNX file has less than 2 GiB: the weights are in '", file.location(),
-                "' beside it, which goes where the model goes");
+  return strCat("an ONNX file must be smaller than 2 GiB: the weights are in '", file.location(),
+                "' beside it; keep the two files together");
 }
 
 std::string dataNameOf(const std::string &model) {

@@ -30,7 +30,7 @@ std::string_view nameOfKind(ValueInfo::Kind kind) {
   case ValueInfo::Kind::Missing:
     break;
   }
-  return "of no declared type";
+  return "of undeclared type";
 }
 
 std::string typeText(const ValueInfo &info) {

@@ -26,7 +26,7 @@ readDims(const std::string &path, const std::vector<ShapeArgument> &shapes) {
     const frontend::Gap &gap = imported.gaps.front();
     return Status::error(ErrorId::ModelHasGaps,
                          strCat("Tenon lacks ", gap.opType, " '", gap.node, "': ", gap.why),
-                         "'tenon check MODEL' lists all that is missing");
+                         "'tenon check MODEL' lists everything that is missing");
   }
   mlir::func::FuncOp main = imported.module->lookupSymbol<mlir::func::FuncOp>("main");
   std::map<std::string, std::vector<int64_t>> dims;

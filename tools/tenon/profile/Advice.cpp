@@ -183,7 +183,7 @@ std::optional<Advice> ofExtraOutputs(const Profile &profile) {
   });
   return withText(
       advice, "taps",
-      fmt::format("--tap makes {} inner values outputs: they are written, or keep neighbours apart",
+      fmt::format("--tap makes {} inner values outputs: they are written, or prevent fusion",
                   profile.extraOutputs.size()),
       compileCommand(profile, {.without = {"taps"}}));
 }
@@ -202,7 +202,8 @@ std::optional<Advice> ofLevel(const Profile &profile) {
   });
   return withText(
       advice, "level",
-      fmt::format("the code is for {}, this machine runs {}", profile.level, engine::nameOf(*best)),
+      fmt::format("the code is for {}, but this machine runs {}", profile.level,
+                  engine::nameOf(*best)),
       compileCommand(profile, {.target = fmt::format("cpu:{}", engine::nameOf(*best))}));
 }
 
@@ -268,7 +269,7 @@ std::optional<Advice> ofBatch(const Profile &profile) {
   advice.isOfSample = true;
   return withText(
       advice, "batch",
-      fmt::format("weights are read once a run, for one sample: {} regions wait for them",
+      fmt::format("weights are read once per run, for one sample: {} regions wait for them",
                   advice.regions.size()),
       runCommand(profile, profile.batchInputs, ""));
 }
@@ -321,13 +322,13 @@ std::optional<Advice> ofTensorCores(const Profile &profile, Numbers numbers, con
 
 std::optional<Advice> ofHalf(const Profile &profile) {
   return ofTensorCores(profile, Numbers::Bf16, "half", 0.5,
-                       "tensor cores multiply numbers of 16 bits, and weights take half the bytes",
+                       "tensor cores multiply 16-bit numbers, and weights take half the bytes",
                        "--precision fp16");
 }
 
 std::optional<Advice> ofTf32(const Profile &profile) {
   return ofTensorCores(profile, Numbers::Tf32, "tf32", 1,
-                       "tensor cores multiply FP32 whose factors are rounded to 10 bits",
+                       "tensor cores multiply FP32 numbers rounded to 10 bits of mantissa",
                        "--allow tf32");
 }
 
@@ -357,7 +358,7 @@ std::optional<Advice> ofConversions(const Profile &profile) {
   Advice advice = gainOf(
       profile, [&](const RegionFigures &region) { return region.converts ? 0 : region.seconds; });
   return withText(advice, "conversions",
-                  "the model converts between types of numbers in kernels of their own",
+                  "the model converts between number types in kernels of their own",
                   explainCommand(profile, "precision", ""));
 }
 
@@ -388,10 +389,10 @@ std::optional<Advice> ofLayout(const Profile &profile) {
     return std::nullopt;
   }
   std::string name = nodeOf(profile, advice.regions.front());
-  return withText(advice, "layout",
-                  "transposes of the model are kernels of their own; explain says what keeps each "
-                  "from its neighbour",
-                  explainCommand(profile, "fusion", name));
+  return withText(
+      advice, "layout",
+      "transposes in the model are kernels of their own; explain shows what prevents fusion",
+      explainCommand(profile, "fusion", name));
 }
 
 std::optional<Advice> ofSlowFamily(const Profile &profile) {

@@ -109,7 +109,7 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
     return;
   }
   set(region, Bound::Latency,
-      fmt::format("below 60 % of every limit that was measured{}: {} reaches {} of {}",
+      fmt::format("below 60 % of every measured limit{}: {} reaches {} of {}",
                   region.inARowSeconds ? ", also with its operands in caches" : "", region.kernel,
                   percent(region.limitShare), region.limit));
 }
@@ -117,7 +117,7 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
 std::string causeOf(const RegionFigures &region) {
   switch (region.bound) {
   case Bound::Compute:
-    return fmt::format("{} is at {} of what it can do", region.limit, percent(region.limitShare));
+    return fmt::format("{} is at {} of its limit", region.limit, percent(region.limitShare));
   case Bound::Memory:
     return fmt::format("reads {} at {} of its rate; {} of the bytes are weights", region.limit,
                        percent(region.limitShare), percent(region.weightBytes / region.bytes));
@@ -135,8 +135,8 @@ void classifyDisturbed(const Nearest &nearest, RegionFigures &region) {
     return;
   }
   set(region, Bound::Unknown,
-      fmt::format("the machine was too busy to tell: {} of {} even so", percent(region.limitShare),
-                  region.limit));
+      fmt::format("the machine was too busy to tell: {} of {} nevertheless",
+                  percent(region.limitShare), region.limit));
 }
 
 /// How many threads of a region are busy on average; all of them where that was not counted.
@@ -165,14 +165,14 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   bool isOneThread = runsOnOneThread(profile, region);
   Nearest nearest = limitOf(profile, allWeights, region);
   if (region.seconds < kShortest) {
-    set(region, Bound::Short, "shorter than what the clock tells apart");
+    set(region, Bound::Short, "shorter than the clock can resolve");
     return;
   }
   if (region.limitShare > kAbove) {
     // Its bytes were nearer than the floor says, or a neighbour lowered the limit while it was
     // measured.
     set(region, Bound::Unknown,
-        fmt::format("faster than {}, {} of it: that limit is not what holds it back", region.limit,
+        fmt::format("faster than {}, {} of it: that limit does not hold it back", region.limit,
                     percent(region.limitShare)));
     return;
   }
@@ -185,14 +185,15 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   if (isIdle && region.isParallel && lost < kMeetings * profile.limits.launchSeconds &&
       lost > region.seconds / 3) {
     set(region, Bound::Launch,
-        fmt::format("threads start and meet in {} of the time", percent(lost / region.seconds)));
+        fmt::format("starting and synchronizing threads takes {} of the time",
+                    percent(lost / region.seconds)));
     return;
   }
   if (isOneThread && region.seconds > kWorthSharing * profile.limits.launchSeconds) {
     set(region, Bound::Serial,
         region.isParallel
             ? fmt::format("one of {} threads does nearly all of it", profile.limits.threads)
-            : fmt::format("one of {} threads does it: there is one part to share",
+            : fmt::format("one of {} threads does it: there is only one part to distribute",
                           profile.limits.threads));
     return;
   }

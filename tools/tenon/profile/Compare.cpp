@@ -40,9 +40,9 @@ Status checkComparable(const Profile &first, const Profile &second) {
              ? Status::ok()
              : Status::error(
                    ErrorId::BadArgument,
-                   fmt::format("--ab: {} takes {}, {} takes {}", first.path, inputsText(first),
-                               second.path, inputsText(second)),
-                   "profile two engines of one model, and give sizes that both take by --shape");
+                   fmt::format("--ab: {} expects {}, but {} expects {}", first.path,
+                               inputsText(first), second.path, inputsText(second)),
+                   "profile two engines of one model, with sizes that both accept by --shape");
 }
 
 Result<ProfileDifference> compareProfiles(const Profile &first, Runner &firstRunner,
@@ -93,10 +93,10 @@ Json toJson(const ProfileDifference &difference, const Profile &second) {
 
 std::string differenceText(const ProfileDifference &difference, const Profile &second, size_t top) {
   const RatioSummary &ratio = difference.ratio;
-  std::string text = fmt::format(
-      "\n{} takes {:.3f} x the time (medians of runs in turn; 95 % between {:.3f} and {:.3f}){}\n",
-      view::visible(second.path), ratio.ofMedians, ratio.low, ratio.high,
-      ratio.differs() ? "" : ": no difference shown");
+  std::string text = fmt::format("\n{} takes {:.3f} x the time (medians of alternating runs; 95 % "
+                                 "between {:.3f} and {:.3f}){}\n",
+                                 view::visible(second.path), ratio.ofMedians, ratio.low, ratio.high,
+                                 ratio.differs() ? "" : ": no difference shown");
   for (size_t i = 0; i < std::min(top, difference.rows.size()); ++i) {
     const ProfileDifference::Row &row = difference.rows[i];
     text += fmt::format("  {:>+10.2f} us  {:>10.2f} to {:>10.2f}  {}\n",

@@ -18,7 +18,7 @@ namespace {
 
 Status unfit() {
   return Status::error(ErrorId::EngineBadRecord,
-                       "records of the engine are of another version, or damaged",
+                       "records of the engine have another version or are damaged",
                        "compile the model again with this version of Tenon");
 }
 

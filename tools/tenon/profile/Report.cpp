@@ -203,26 +203,26 @@ std::string limitsText(const Limits &limits, uint32_t features) {
   for (const MemoryLimit &memory : limits.memory) {
     text += fmt::format("{} {:.3g} GB/s, ", memory.level, memory.bytes * 1e-9);
   }
-  return text + fmt::format("{:.2f} us to start and meet\n", limits.launchSeconds * 1e6);
+  return text + fmt::format("{:.2f} us to start and synchronize\n", limits.launchSeconds * 1e6);
 }
 
 std::string trustText(const Measurement &measured) {
   std::string text;
   if (measured.isDisturbed) {
-    text += fmt::format("  disturbed  hardly a pass was quiet ({} of {}): times are upper bounds, "
-                        "shares and classes may be off\n",
+    text += fmt::format("  disturbed  hardly any pass was quiet ({} of {}): times are upper "
+                        "bounds, shares and classes may be off\n",
                         measured.passes - measured.discarded, measured.passes);
   } else if (measured.discarded > 0) {
-    text += fmt::format("  discarded  {} of {} passes, as the machine was disturbed\n",
+    text += fmt::format("  discarded  {} of {} passes, because the machine was disturbed\n",
                         measured.discarded, measured.passes);
   }
   if (measured.othersShare > kNotedOthers) {
-    text += fmt::format("  busy       other programs had the CPU in {:.0f} % of the time\n",
+    text += fmt::format("  busy       other programs used the CPU for {:.0f} % of the time\n",
                         measured.othersShare * 100);
   }
   if (measured.slowdown > kNotedSlowdown) {
-    text += fmt::format("  throttled  a loop of arithmetic took {:.2f} x its least time: the clock "
-                        "or a neighbour changes\n",
+    text += fmt::format("  throttled  an arithmetic loop took {:.2f} x its shortest time: the "
+                        "clock or a neighbour varies\n",
                         measured.slowdown);
   }
   if (measured.overhead() > kMaxOverhead) {

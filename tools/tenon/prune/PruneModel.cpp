@@ -40,7 +40,7 @@ Result<std::vector<prune::ScoreTensor>> readScores(const std::string &path) {
                ? Status::ok()
                : Status::error(ErrorId::BadImportance,
                                fmt::format("{}: the scores of '{}' are not float32", path, name),
-                               "tenon.prune.taylor(module, data) makes such files");
+                               "tenon.prune.taylor(module, data) creates such files");
   };
   TENON_ASSIGN(std::vector<Tensor> arrays, readNpz(path, accept));
   std::vector<prune::ScoreTensor> scores;
@@ -59,19 +59,18 @@ Status refusePruning(std::string what, std::string next) {
 
 Status checkRequest(const PruneRequest &request) {
   if (request.ratio.has_value() == request.latency.has_value()) {
-    return refusePruning("either --ratio or --latency says how narrow the model is to be",
+    return refusePruning("either --ratio or --latency must say how narrow the model becomes",
                          "tenon prune model.onnx --ratio 30% -o narrow.onnx");
   }
   if (request.ratio && (*request.ratio <= 0 || *request.ratio >= 1)) {
-    return Status::error(
-        ErrorId::BadPruneRatio,
-        fmt::format("a ratio of {:g} % {}", *request.ratio * 100,
-                    *request.ratio <= 0 ? "takes nothing away" : "leaves no channel"),
-        "give the share of the channels that goes: --ratio 30%");
+    return Status::error(ErrorId::BadPruneRatio,
+                         fmt::format("a ratio of {:g} % {}", *request.ratio * 100,
+                                     *request.ratio <= 0 ? "removes nothing" : "leaves no channel"),
+                         "give the share of channels to remove: --ratio 30%");
   }
   if (request.latency && !request.isTimed) {
-    return refusePruning("--latency is reached by measuring, and --no-timing forbids it",
-                         "leave one of both out");
+    return refusePruning("--latency needs measurements, but --no-timing forbids them",
+                         "leave one of them out");
   }
   if (request.scores.empty() != (request.importance != "scores")) {
     return refusePruning("--importance scores and --scores belong together",
@@ -79,8 +78,8 @@ Status checkRequest(const PruneRequest &request) {
   }
   if (request.model.ends_with(".pt2")) {
     return Status::error(
-        ErrorId::PruneFormat, fmt::format("'{}' is a program of torch.export", request.model),
-        "export the module as ONNX, prune that with --recipe r.json, carry the recipe out with "
+        ErrorId::PruneFormat, fmt::format("'{}' is a program from torch.export", request.model),
+        "export the module as ONNX, prune that with --recipe r.json, apply the recipe with "
         "tenon.prune.apply(module, recipe), and export the module again");
   }
   return Status::ok();
@@ -151,7 +150,7 @@ private:
 Status PruneWork::check() {
   auto failed = [](std::string what) {
     return Status::error(ErrorId::PruneCheckFailed, std::move(what),
-                         "report this with the model; --keep leaves a layer as it is");
+                         "report this with the model; --keep leaves a layer unchanged");
   };
   prune::SampledDims planned = pruner.dimsAfter();
   for (size_t sample = 0; sample < shapes.size(); ++sample) {
@@ -162,7 +161,7 @@ Status PruneWork::check() {
     for (const auto &[name, own] : planned[sample]) {
       auto found = dims->find(name);
       if (found != dims->end() && found->second != own) {
-        return failed(fmt::format("'{}' has dims {} in the pruned model, planned were {}", name,
+        return failed(fmt::format("'{}' has dims {} in the pruned model, but {} were planned", name,
                                   found->second, own));
       }
     }
@@ -207,8 +206,7 @@ Status PruneWork::byLatency(double target) {
   TENON_ASSIGN(double before, watch->before(listener));
   if (before <= target) {
     return refusePruning(
-        fmt::format("the model takes {:.3g} ms as it is, which is within {:.3g} ms", before,
-                    target),
+        fmt::format("the model already takes {:.3g} ms, which is within {:.3g} ms", before, target),
         "give a shorter --latency, or a --ratio");
   }
   double low = 0, high = kMaxRatio, next = std::min(1 - std::sqrt(target / before), kMaxRatio);
@@ -253,13 +251,11 @@ Status PruneWork::byLatency(double target) {
       return Status::ok();
     }
   }
-  return Status::error(
-      ErrorId::PruneTargetMissed,
-      fmt::format(
-          "{:.3g} ms is not reached: the model takes {:.3g} ms, and {:.3g} ms with {:.0f} % "
-          "of its channels removed",
-          target, before, least, leastRatio * 100),
-      "allow more, or quantize the pruned model: tenon quantize");
+  return Status::error(ErrorId::PruneTargetMissed,
+                       fmt::format("{:.3g} ms is out of reach: the model takes {:.3g} ms, and "
+                                   "{:.3g} ms with {:.0f} % of its channels removed",
+                                   target, before, least, leastRatio * 100),
+                       "allow more time, or quantize the pruned model: tenon quantize");
 }
 
 /// Files that are read besides the model are added to `reads`.

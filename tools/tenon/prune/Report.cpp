@@ -118,7 +118,8 @@ std::string pruneText(const PruneOutcome &outcome) {
   longest = std::min<size_t>(longest, 60);
   for (const prune::GroupInfo &own : outcome.info.groups) {
     std::string unit = own.unit > 1 ? fmt::format(" of {}", own.unit) : "";
-    std::string note = own.isFallback ? "by magnitude: nothing else is known of it" : own.reason;
+    std::string note =
+        own.isFallback ? "by magnitude: no other information is available" : own.reason;
     text += fmt::format("  {:<{}}  {:>5} -> {:<5}{}  {}\n", title(own), longest, own.width,
                         own.kept, unit, note);
   }

@@ -278,29 +278,31 @@ Result<Calibration> calibrate(const quant::Quantizer &quantizer, const Calibrati
   if (left > 0) {
     result.samples -= left;
     result.warnings.push_back(fmt::format(
-        "{}: {} samples do not fill a batch of the model's, and are left out", request.data, left));
+        "{}: {} samples do not fill a batch of the model and are left out", request.data, left));
   }
   if (constant.isConstant()) {
     return Status::error(
         ErrorId::BadDataset,
-        fmt::format("{}: each input has one value in all samples, of which no range can be learned",
-                    request.data),
-        "take samples of what the model will see");
+        fmt::format(
+            "{}: each input has the same value in all samples, so no range can be determined",
+            request.data),
+        "use samples like those that the model will see");
   }
   bool isSaid = std::ranges::any_of(result.warnings, [](const std::string &text) {
     return text.ends_with("samples are the same"); // where the data set has looked at all
   });
   if (result.samples == 1) {
     result.warnings.push_back(
-        fmt::format("{}: one sample alone: its ranges cut off what is larger in others; take some "
-                    "hundred of what the model will see",
+        fmt::format("{}: there is only one sample: its ranges clip larger values of others; use a "
+                    "few hundred like those that the model will see",
                     request.data));
   } else if (constant.areEqual() && !isSaid) {
     result.warnings.push_back(
         fmt::format("{}: all {} samples are the same", request.data, result.samples));
   } else if (constant.isFlat() && !constant.areEqual()) {
     result.warnings.push_back(fmt::format(
-        "{}: each sample has one value in all of an input, as no real one has", request.data));
+        "{}: in each sample, all values of an input are equal, which real data never is",
+        request.data));
   }
   return result;
 }

@@ -47,8 +47,9 @@ Result<Evaluator> Evaluator::open(const MetricSpec &spec, const Form &model, con
   TENON_ASSIGN(evaluator.own, evaluator.score(model));
   TENON_ASSIGN(evaluator.base, evaluator.own->value());
   if (!std::isfinite(evaluator.base)) {
-    return noMetric(fmt::format("{} of the model itself is no finite number", evaluator.spec.name),
-                    "tenon accuracy MODEL --data FILE shows the same");
+    return noMetric(
+        fmt::format("{} of the model itself is not a finite number", evaluator.spec.name),
+        "tenon accuracy MODEL --data FILE shows the same");
   }
   return evaluator;
 }
@@ -61,9 +62,8 @@ Status Evaluator::findOutput() {
     return isFloating(port.dtype) || (isAny && isNumeric(port.dtype));
   });
   if (fit == ports.end()) {
-    return noMetric(
-        fmt::format("the model has no output of numbers that {} could be computed of", spec.name),
-        "tenon inspect lists the outputs");
+    return noMetric(fmt::format("the model has no numeric output to compute {} from", spec.name),
+                    "tenon inspect lists the outputs");
   }
   output = static_cast<size_t>(fit - ports.begin());
   return Status::ok();

@@ -48,8 +48,8 @@ Result<FormMaker> FormMaker::open(const CalibrationRequest &request,
   maker.found =
       quant::findCandidates(first.graph(), first.plan(), maker.all->plan(), settings.overrides);
   if (maker.found.empty()) {
-    return Status::error(ErrorId::BadArgument, "no layer is left for the search to decide about",
-                         "leave --keep and --narrow out, or --accuracy-drop and --latency");
+    return Status::error(ErrorId::BadArgument, "the search has no layer left to decide",
+                         "leave out --keep and --narrow, or --accuracy-drop and --latency");
   }
   for (const quant::Candidate &candidate : maker.found) {
     Treatment guessed = candidate.layers.front().first;
@@ -73,9 +73,8 @@ Status FormMaker::choose(quant::Quantizer &quantizer) const {
         (wanted.channels && !own->channels)) {
       return Status::error(
           ErrorId::InternalError,
-          fmt::format("'{}' is quantized in a form of the model, and was not observed",
-                      wanted.name),
-          "report it with the model");
+          fmt::format("'{}' is quantized in a candidate model, but was not observed", wanted.name),
+          "report this with the model");
     }
     seen.push_back(calibrated.seen[static_cast<size_t>(own - known.begin())]);
   }
@@ -127,8 +126,8 @@ Result<Form> FormMaker::compile(const std::string &letters, TaskListener &listen
   file.close();
   if (!file) {
     return Status::error(ErrorId::FileWriteFailed,
-                         fmt::format("{}: a form of the model cannot be written", path),
-                         "make room there, or name another folder in TMPDIR");
+                         fmt::format("{}: a candidate model cannot be written", path),
+                         "free space there, or name another folder in TMPDIR");
   }
   return Form::compile(path, formOptions, listener);
 }

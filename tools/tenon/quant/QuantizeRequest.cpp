@@ -31,11 +31,11 @@ Status checkIsOnnx(const std::string &model) {
   }
   return Status::error(
       ErrorId::BadArgument,
-      fmt::format("'{}' is a program of torch.export, and what is written here is ONNX",
+      fmt::format("'{}' is a program from torch.export, but quantize writes ONNX",
                   view::visible(model)),
       "tenon.quantize(model, data) in Python exports it first (that needs torch and onnxscript); "
-      "or do that yourself: "
-      "torch.onnx.export(torch.export.load(PATH), (), \"model.onnx\", dynamo=True)");
+      "or export it yourself: torch.onnx.export(torch.export.load(PATH), (), \"model.onnx\", "
+      "dynamo=True)");
 }
 
 Status checkRequest(const QuantizeRequest &request) {
@@ -44,43 +44,41 @@ Status checkRequest(const QuantizeRequest &request) {
   };
   bool isWeightsOnly = !request.weightsOnly.empty();
   if (request.calibration.data.empty() && !isWeightsOnly && !request.dynamic) {
-    return refuse("there are no samples to calibrate with",
-                  "give them with --data, or do without: scales found at run time (--dynamic), or "
-                  "weights alone "
-                  "(--weights-only 8)");
+    return refuse("there are no samples for calibration",
+                  "give them with --data, or do without: scales at run time (--dynamic), or "
+                  "weights only (--weights-only 8)");
   }
   if (request.dynamic && (isWeightsOnly || request.precision != "int8")) {
-    return refuse(fmt::format("--dynamic computes in int8, and {} asks for something else",
+    return refuse(fmt::format("--dynamic computes in int8, but {} asks for something else",
                               isWeightsOnly ? "--weights-only" : "--precision"),
-                  "leave one of both out");
+                  "leave one of them out");
   }
   if (isWeightsOnly && request.precision != "int8") {
     return refuse(
-        "--weights-only computes wide, and --precision says in what narrow layers compute",
-        "leave one of both out");
+        "--weights-only computes in FP32, but --precision sets a type for quantized layers",
+        "leave one of them out");
   }
   if (request.dynamic && !request.calibration.data.empty()) {
-    return refuse("--dynamic finds scales when it runs and needs no samples, and --data gives some",
-                  "leave one of both out");
+    return refuse("--dynamic computes scales at run time and needs no samples, but --data is given",
+                  "leave one of them out");
   }
   if (request.perTensor && !request.dynamic) {
-    return refuse("--per-tensor says how --dynamic finds its scales, which is not asked for",
-                  "add --dynamic");
+    return refuse("--per-tensor is an option of --dynamic, which is not given", "add --dynamic");
   }
   if (request.weightsOnly == "8" && !request.calibration.data.empty()) {
-    return refuse("--weights-only 8 needs no samples, and --data gives some",
-                  "leave one of both out");
+    return refuse("--weights-only 8 needs no samples, but --data is given",
+                  "leave one of them out");
   }
   if (request.int4Form != "nbits" && request.weightsOnly != "4") {
-    return refuse("--int4-form says how weights of 4 bits are stored, which is not asked for",
+    return refuse("--int4-form is an option of --weights-only 4, which is not given",
                   "add --weights-only 4");
   }
   if (isWeightsOnly && !request.narrow.empty()) {
-    return refuse("--weights-only computes every layer wide, and --narrow asks for one in int8",
-                  "leave one of both out");
+    return refuse("--weights-only computes every layer in FP32, but --narrow asks for int8",
+                  "leave one of them out");
   }
   if (request.percentile && request.ranges != "percentile") {
-    return refuse(fmt::format("--percentile says nothing to --ranges {}", request.ranges),
+    return refuse(fmt::format("--percentile has no effect with --ranges {}", request.ranges),
                   "add --ranges percentile");
   }
   TENON_TRY(
@@ -88,7 +86,7 @@ Status checkRequest(const QuantizeRequest &request) {
   for (const std::string &name : request.keep) {
     if (std::ranges::count(request.narrow, name) > 0) {
       return refuse(fmt::format("--keep and --narrow both name '{}'", view::visible(name)),
-                    "leave one of both out");
+                    "leave one of them out");
     }
   }
   return Status::ok();

@@ -40,10 +40,8 @@ std::string describeWorst(const quant::TensorInfo &tensor) {
     readers += fmt::format("{}'{}'", readers.empty() ? "" : ", ", view::visible(reader));
   }
   return fmt::format("'{}' loses most: 95 % of its values share {:.1f} of 256 levels, {:.1f} dB of "
-                     "signal over noise; "
-                     "it goes from {:.4g} to {:.4g}, the levels from {:.4g} to {:.4g}; --keep "
-                     "leaves what reads it "
-                     "wide: {}\n",
+                     "signal over noise; it ranges from {:.4g} to {:.4g}, the levels from {:.4g} "
+                     "to {:.4g}; --keep leaves its readers in FP32: {}\n",
                      view::visible(tensor.name), tensor.levels, tensor.decibels, tensor.seen.low,
                      tensor.seen.high, tensor.range.low, tensor.range.high, readers);
 }
@@ -83,13 +81,12 @@ std::string describeAlgorithms(const quant::QuantizationInfo &info) {
   }
   if (rounded > 0) {
     text += fmt::format(
-        "rounding by samples: {} layers, {:.1f} dB less error of their products on average\n",
+        "rounding by samples: {} layers, {:.1f} dB less error in their outputs on average\n",
         rounded, roundingGain / double(rounded));
   }
   if (most) {
-    text += fmt::format("smoothing: {} tensors; most gains '{}', {:.1f} dB in the products that "
-                        "read it, with alpha "
-                        "{:.1f}\n",
+    text += fmt::format("smoothing: {} tensors; '{}' gains most, {:.1f} dB in the layers that read "
+                        "it, with alpha {:.1f}\n",
                         smoothed, view::visible(most->name), most->gain, most->alpha);
   }
   if (layers > 0) {

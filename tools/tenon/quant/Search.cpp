@@ -101,8 +101,8 @@ Status Search::open() {
   TENON_ASSIGN(double shared, testData->shareOf(result.calibration.fingerprint));
   if (shared > 0) {
     std::string part = shared == 1 ? "all" : fmt::format("about {:.0f} %", shared * 100);
-    result.warnings.push_back(fmt::format("losses are measured on samples of which {} served to "
-                                          "calibrate too: give others with --test",
+    result.warnings.push_back(fmt::format("losses are measured on samples, {} of which also served "
+                                          "for calibration: give others with --test",
                                           part));
   }
   TENON_ASSIGN(evaluator, Evaluator::open(metric, *model, *testData, maker->options()));
@@ -275,9 +275,9 @@ Status Search::conclude() {
     result.refusal = Status::error(
         ErrorId::SearchOutOfTime,
         fmt::format(
-            "the search had {:g} s, and ended before a form of the model was measured as a whole",
+            "the search ran out of its {:g} s before it had measured a whole candidate model",
             request.budget),
-        fmt::format("call it again, it goes on from {}; or give a longer --budget",
+        fmt::format("run it again to continue from {}; or give a longer --budget",
                     request.statePath));
     return Status::ok();
   }
@@ -286,8 +286,7 @@ Status Search::conclude() {
     return Status::ok();
   }
   if (maker->isModel(lettersOf(*chosen))) {
-    result.warnings.push_back(
-        "no form in 8 bits is better here: what is written is the model as it was");
+    result.warnings.push_back("no 8-bit version is better here: the original model is written");
   }
   std::vector<std::string> reasons;
   for (const SearchedCandidate &own : result.candidates) {

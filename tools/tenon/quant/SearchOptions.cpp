@@ -24,10 +24,9 @@ Status refuseSearch(std::string what, std::string next) {
 
 Status checkSearch(const SearchOptions &options, bool isOtherForm) {
   if (options.isAsked() && isOtherForm) {
-    return refuseSearch("a search chooses between int8 with calibrated ranges and wide, and "
-                        "--weights-only, --dynamic and --precision fp8 are "
-                        "neither",
-                        "leave one of both out");
+    return refuseSearch("a search chooses between int8 with calibrated ranges and FP32; "
+                        "--weights-only, --dynamic and --precision fp8 are neither",
+                        "leave one of them out");
   }
   bool isEvaluated = !options.report.empty(); // by the report
   std::pair<const char *, bool> ofSearch[] = {{"--test", !options.test.empty() && !isEvaluated},
@@ -37,7 +36,7 @@ Status checkSearch(const SearchOptions &options, bool isOtherForm) {
                                               {"--state", !options.state.empty()}};
   for (auto [name, isGiven] : ofSearch) {
     if (isGiven && !options.isAsked()) {
-      return refuseSearch(fmt::format("{} says nothing without a search", name),
+      return refuseSearch(fmt::format("{} has no effect without a search", name),
                           "add --accuracy-drop or --latency");
     }
   }
@@ -60,15 +59,15 @@ Result<SearchRequest> searchRequest(const SearchOptions &options,
     request.drop = numberWithUnit(options.drop, kPercent);
     if (!request.drop) {
       return refuseSearch(
-          fmt::format("--accuracy-drop {}: not a share of 100", view::visible(options.drop)),
-          "give it with its sign, as 0.5%");
+          fmt::format("--accuracy-drop {}: not a percentage", view::visible(options.drop)),
+          "give it with its sign, such as 0.5%");
     }
   }
   if (!options.latency.empty()) {
     request.milliseconds = numberWithUnit(options.latency, kTimes);
     if (!request.milliseconds || *request.milliseconds == 0) {
       return refuseSearch(fmt::format("--latency {}: not a time", view::visible(options.latency)),
-                          "give it with its unit, as 4ms or 800us");
+                          "give it with its unit, such as 4ms or 800us");
     }
   }
   return request;

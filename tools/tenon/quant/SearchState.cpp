@@ -71,7 +71,7 @@ MeasuredForm toForm(const Json &json, Fields &fields) {
 
 Status refuseState(const std::string &path, std::string_view why) {
   return Status::error(ErrorId::BadSearchState, fmt::format("{}: {}", path, why),
-                       "remove it to begin anew, or give the output another name with -o");
+                       "remove it to start over, or give the output another name with -o");
 }
 
 /// null where there is none.
@@ -86,7 +86,7 @@ Result<Json> readFile(const std::string &path) {
   Json json = bytes.size() > kMaxBytes ? Json() : parseJson(text);
   return textAt(json, "schema") == kStateSchema
              ? Result<Json>(std::move(json))
-             : refuseState(path, "stands where the state of the search is kept, and is none");
+             : refuseState(path, "is where the search keeps its state, but is not a search state");
 }
 
 void readTreatments(const Json &json, const std::vector<std::string> &treatmentsOf,
@@ -140,7 +140,7 @@ Result<SearchState> SearchState::load(const std::string &path, const std::string
     state.forms[form.key()] = toForm(form.value(), fields);
   }
   return fields.good() ? Result<SearchState>(std::move(state))
-                       : refuseState(path, "the state of the search is damaged");
+                       : refuseState(path, "the search state is damaged");
 }
 
 Status SearchState::save(const std::string &path) const {

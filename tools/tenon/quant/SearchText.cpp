@@ -90,11 +90,10 @@ std::string worstText(const Searched &searched) {
   }
   std::ranges::sort(errors);
   std::string kept = !searched.info                                  ? ""
-                     : worst->chosen == worst->treatments.size() - 1 ? "; it is int8 all the same"
-                                                                     : "; it stays wide";
-  return fmt::format("{} loses most: int8 there alone moves the outputs by {}, half of the others "
-                     "by less than {:.2g} "
-                     "%{}{}\n",
+                     : worst->chosen == worst->treatments.size() - 1 ? "; it is int8 nevertheless"
+                                                                     : "; it stays in FP32";
+  return fmt::format("{} loses most: int8 there alone changes the outputs by {}, and half of the "
+                     "others by less than {:.2g} %{}{}\n",
                      namesOf(worst->candidate), errorText(worst->treatments.back()),
                      std::sqrt(errors[errors.size() / 2]) * 100,
                      tensorText(searched, worst->candidate), kept);
@@ -171,14 +170,13 @@ Status refusalOf(const Searched &searched, const SearchRequest &request,
   });
   return Status::error(
       ErrorId::SearchFoundNone,
-      fmt::format(
-          "none of {} forms that were measured keeps {}: the nearest takes {:.3f} ms at a drop of "
-          "{}",
-          searched.forms.size(), asked, fastest->measured.milliseconds,
-          evaluator.describeDrop(fastest->measured.drop)),
+      fmt::format("none of the {} measured candidates meets {}: the nearest takes {:.3f} ms at a "
+                  "drop of {}",
+                  searched.forms.size(), asked, fastest->measured.milliseconds,
+                  evaluator.describeDrop(fastest->measured.drop)),
       searched.isOutOfTime
-          ? "give a longer --budget, the search goes on where it ended; or allow more"
-          : "allow more of what is asked for, or give more samples");
+          ? "give a longer --budget, and the search continues where it stopped; or relax the limits"
+          : "relax the limits, or give more samples");
 }
 
 std::string searchText(const Searched &searched) {
@@ -191,7 +189,7 @@ std::string searchText(const Searched &searched) {
                       searched.seconds, searched.metric,
                       isShare(searched) ? fmt::format("{:.2f} %", searched.baseline * 100)
                                         : fmt::format("{:.5g}", searched.baseline),
-                      searched.isOutOfTime ? "; the budget ended it" : "");
+                      searched.isOutOfTime ? "; it ended at the budget" : "");
   text += fmt::format("  {:>11}  {:>20}  {:>10}  {:>7}  {}\n", searched.metric, "95 % interval",
                       "latency", "x model", "int8 layers");
   double least = INFINITY; // the front: what no faster form is as good as

@@ -35,7 +35,7 @@ bool leavesFolder(const std::string &name) {
          name.find(':') != name.npos || withoutControls(name) != name;
 }
 
-constexpr const char *kHint = "push a file that was made by torch.export.save or numpy.savez";
+constexpr const char *kHint = "push a file made by torch.export.save or numpy.savez";
 
 bool isNamedPickle(std::string_view name) {
   return std::ranges::any_of(
@@ -49,7 +49,7 @@ Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const st
                   bool isInner) {
   std::string name = withoutControls(entry.name.substr(0, 200));
   if (leavesFolder(entry.name)) {
-    return isUnsafe(path, fmt::format("has an entry '{}', which leaves its folder", name), kHint);
+    return isUnsafe(path, fmt::format("has an entry '{}' outside its folder", name), kHint);
   }
   std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMaxBytes));
   TENON_ASSIGN(Bytes packed, archive.packedBytes(entry));
@@ -65,36 +65,33 @@ Status checkEntry(const zip::Archive &archive, const zip::Entry &entry, const st
   bool isPickle = registry::beginsPickle(start) || entry.name.ends_with(".pkl");
   if (!isArchive && !isPickle) {
     return isNamedPickle(entry.name)
-               ? isUnsafe(
-                     path,
-                     fmt::format("has an entry '{}', which is called as pickles are and is none",
-                                 name),
-                     kHint)
+               ? isUnsafe(path,
+                          fmt::format(
+                              "has an entry '{}' that is named like a pickle but is not one", name),
+                          kHint)
                : Status::ok();
   }
   if (entry.unpacked > kMaxPickle && entry.method != zip::kStored) {
     return isUnsafe(
         path,
-        fmt::format("has an entry '{}' of {} bytes, too many to look at", name, entry.unpacked),
+        fmt::format("has an entry '{}' of {} bytes, too many to inspect", name, entry.unpacked),
         kHint);
   }
   std::vector<std::byte> owned;
   TENON_ASSIGN(Bytes content, archive.read(entry, owned));
   if (isArchive) {
     return isInner
-               ? isUnsafe(path, fmt::format("has archives in an archive in an archive, '{}'", name),
+               ? isUnsafe(path, fmt::format("has archives nested three levels deep, '{}'", name),
                           kHint)
                : checkArchive(content, fmt::format("{} in {}", name, path), true);
   }
   bool isUnsafeOne = registry::beginsPickle(content) ? registry::isUnsafePickle(content) : true;
-  return isUnsafeOne
-             ? isUnsafe(
-                   path,
-                   fmt::format(
-                       "holds a Python pickle, '{}', which imports what it could run code with",
-                       name),
-                   kHint)
-             : Status::ok();
+  return isUnsafeOne ? isUnsafe(path,
+                                fmt::format("contains a Python pickle, '{}', which imports "
+                                            "functions that could run code",
+                                            name),
+                                kHint)
+                     : Status::ok();
 }
 
 Status checkArchive(Bytes bytes, const std::string &path, bool isInner) {
@@ -135,7 +132,7 @@ Result<Artifact> examineModel(const std::string &path, Bytes start, bool mayHave
   std::vector<std::string> others = dataFilesOf(path);
   if (!others.empty() && !mayHaveData) {
     return isUnsafe(path,
-                    fmt::format("keeps weights in other files ({}), which a version would not hold",
+                    fmt::format("stores weights in other files ({}), which the version would lack",
                                 others.front()),
                     "push its folder, or the model and these files: `tenon registry push NAME "
                     "MODEL FILE...`");
@@ -155,10 +152,8 @@ Result<Artifact> examineOther(const std::string &path, std::string_view what,
   for (std::string_view refused : {"pickle", "pickled", "program", "archive"}) {
     if (what.find(refused) != what.npos) {
       return isUnsafe(
-          path,
-          fmt::format("is {}: it could run code, or write outside of a folder, where it is opened",
-                      what),
-          "models come as ONNX or from torch.export.save, data sets as npz");
+          path, fmt::format("is {}: opening it could run code or write outside a folder", what),
+          "push models as ONNX or from torch.export.save, and data sets as npz");
     }
   }
   bool isText = what.find("text") != what.npos || what.find("web page") != what.npos;
@@ -176,7 +171,7 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
                                 bool mayHaveData) {
   TENON_ASSIGN(std::vector<std::byte> start, beginningOf(path));
   if (registry::beginsPickle(start) || isNamedPickle(path)) {
-    return examineOther(path, "a Python pickle, or called as one", kind);
+    return examineOther(path, "a Python pickle, or named like one", kind);
   }
   FileContent content = contentOf(Bytes(start));
   switch (content.kind) {
@@ -194,7 +189,7 @@ Result<Artifact> examineContent(const std::string &path, const std::string &kind
     return Artifact{"data", Json::object()};
   case FileKind::Empty:
     return Status::error(ErrorId::BadArgument, fmt::format("'{}' is empty", path),
-                         "push a file with something in it");
+                         "push a file with content");
   case FileKind::Other:
     return examineOther(path, content.what, kind);
   case FileKind::Unknown:
@@ -217,8 +212,8 @@ Status checkDataFiles(const std::vector<registry::SourceFile> &files,
       std::error_code ignored;
       if (!sources.contains(std::filesystem::weakly_canonical(data, ignored))) {
         return isUnsafe(file.source,
-                        fmt::format("keeps weights in '{}', which is not among the files", data),
-                        "push it too, under the path that the model has for it");
+                        fmt::format("stores weights in '{}', which is not among the files", data),
+                        "push it too, under the path that the model uses");
       }
     }
   }
@@ -231,14 +226,14 @@ Result<Artifact> examine(const std::string &path, const std::string &kind) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return Status::error(ErrorId::FileNotRegular, fmt::format("'{}' is a folder", path),
-                         "`tenon registry push` takes a folder of several files");
+                         "`tenon registry push` accepts a folder of several files");
   }
   TENON_ASSIGN(Artifact artifact, examineContent(path, kind, false));
   // Reports and tuning records may be of any form; what is run or measured is what it is.
   bool isFree = kind == "report" || kind == "tuning" || kind == "data";
   if (!kind.empty() && kind != artifact.kind && !isFree) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is no {}", path, kind),
-                         fmt::format("it looks like: {}", artifact.kind));
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is not a {}", path, kind),
+                         fmt::format("it seems to be: {}", artifact.kind));
   }
   artifact.kind = kind.empty() ? artifact.kind : kind;
   return artifact;
@@ -263,20 +258,20 @@ Result<Artifact> examineFiles(const std::vector<registry::SourceFile> &files,
       return Status::error(ErrorId::BadArgument,
                            fmt::format("'{}' and '{}' are each {} {}", byKind[each][0],
                                        byKind[each][1], *each == 'e' ? "an" : "a", each),
-                           "--main PATH says which one the version is");
+                           "--main PATH selects the main file");
     }
     path = path.empty() && !byKind[each].empty() ? byKind[each].front() : path;
   }
   if (!path.empty() && !artifacts.contains(path)) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("there is no '{}' among the files", path),
-                         "--main takes a path in the version, such as onnx/model.onnx");
+                         "--main expects a path in the version, such as onnx/model.onnx");
   }
   Artifact artifact = path.empty() ? Artifact{"data", Json::object()} : artifacts[path];
   bool isFree = kind == "report" || kind == "tuning" || kind == "data";
   if (!kind.empty() && kind != artifact.kind && !isFree) {
-    return Status::error(ErrorId::BadArgument, fmt::format("the files are no {}", kind),
-                         fmt::format("they look like: {}", artifact.kind));
+    return Status::error(ErrorId::BadArgument, fmt::format("the files are not a {}", kind),
+                         fmt::format("they seem to be: {}", artifact.kind));
   }
   artifact.kind = kind.empty() ? artifact.kind : kind;
   if (!path.empty()) {

@@ -57,7 +57,7 @@ std::string machineText() {
     return Json{{"gpu", gpu.isOk() ? gpu->name : ""}};
   };
   Result<Json> asked =
-      inChild(work, Status::error(ErrorId::UnsupportedTarget, "the driver gives no answer"));
+      inChild(work, Status::error(ErrorId::UnsupportedTarget, "the driver does not answer"));
   std::string gpu = asked.isOk() ? asked->value("gpu", "") : "";
   return withoutControls(cpuInfo("model name") + (gpu.empty() ? "" : ", " + gpu));
 }
@@ -100,7 +100,7 @@ void printTerms(const registry::Reference &reference, const registry::Terms &ter
                 Terminal &terminal) {
   std::string text =
       terms.texts.empty()
-          ? fmt::format("{} has no rules: every version may be promoted to it\n", reference.text())
+          ? fmt::format("{} has no rules: any version can be promoted to it\n", reference.text())
           : "";
   for (const std::string &each : terms.texts) {
     text += each + "\n";
@@ -177,7 +177,7 @@ Status statusOf(const registry::GateResult &result, const std::string &what) {
   return result.outcome == GateOutcome::Refused
              ? Status::error(ErrorId::GateRefused,
                              fmt::format("{} is refused by {}", what, reasons),
-                             "promote a version that keeps the rules, or change them")
+                             "promote a version that meets the rules, or change them")
              : Status::error(ErrorId::GateUndecided,
                              fmt::format("{} is undecided by {}", what, reasons),
                              "more data or a longer --seconds narrows the interval");
@@ -257,7 +257,7 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
   if (terms.texts.empty()) {
     return Status::error(ErrorId::BadGateRule,
                          fmt::format("'{}@{}' has no rules", candidate.name, flags.alias),
-                         fmt::format("tenon registry gate {}@{} --rule 'top1 >= 85%' sets one",
+                         fmt::format("set one with tenon registry gate {}@{} --rule 'top1 >= 85%'",
                                      candidate.name, flags.alias));
   }
   TENON_ASSIGN(std::vector<std::string> bundles, registry.signatures(candidate));
@@ -283,15 +283,15 @@ Status measure(const GateFlags &flags, const registry::Reference &reference, Reg
 Status gate(const GateFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   bool setsRules = flags.clears || !flags.rules.empty();
   if ((flags.clears && !flags.rules.empty()) || (setsRules && !flags.alias.empty())) {
-    return Status::error(ErrorId::BadArgument,
-                         "--rule, --no-rules and ALIAS are three different things to do",
+    return Status::error(ErrorId::BadArgument, "--rule, --no-rules and ALIAS exclude each other",
                          "gate NAME@ALIAS sets rules, gate REF ALIAS measures");
   }
   bool pins =
       !flags.data.empty() || flags.seconds > 0 || flags.repetitions > 1 || !flags.machine.empty();
   if (flags.alias.empty() ? pins && flags.rules.empty()
                           : flags.repetitions > 1 || !flags.machine.empty()) {
-    return Status::error(ErrorId::BadArgument, "what a gate measures on is set with its rules",
+    return Status::error(ErrorId::BadArgument,
+                         "the data and machine of a gate are set together with its rules",
                          "gate NAME@ALIAS --rule 'top1 >= 85%' --data registry:REF --machine this");
   }
   TENON_ASSIGN(Registry registry, openRegistry(where));

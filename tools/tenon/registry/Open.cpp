@@ -29,7 +29,7 @@ Result<std::string> registryFolder(const RegistryFlags &flags) {
   }
   if (data.empty() && home.empty()) {
     return Status::error(ErrorId::BadRegistry, "the environment names no folder for a registry",
-                         "--registry DIR names one");
+                         "name one with --registry DIR");
   }
   return data.empty() ? home + "/.local/share/tenon/registry" : data + "/tenon/registry";
 }
@@ -50,7 +50,7 @@ Result<registry::Registry> createRegistry(const RegistryFlags &flags, const std:
 Result<registry::Reference> parseAliasReference(const std::string &text) {
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(text));
   if (reference.alias.empty()) {
-    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' names no alias", text),
+    return Status::error(ErrorId::BadObjectName, fmt::format("'{}' does not name an alias", text),
                          "write NAME@ALIAS");
   }
   return reference;

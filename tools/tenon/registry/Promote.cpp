@@ -25,10 +25,9 @@ Result<std::optional<int64_t>> parseExpected(const std::string &text) {
   int64_t number = 0;
   std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || number < 1) {
-    return Status::error(
-        ErrorId::BadArgument,
-        fmt::format("--expect takes the number of a version or 'none', not '{}'", text),
-        "`tenon registry list` has the versions of aliases");
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("--expect takes a version number or 'none', not '{}'", text),
+                         "`tenon registry list` shows the versions of aliases");
   }
   return std::optional<int64_t>(number);
 }

@@ -31,9 +31,10 @@ Result<Json> parsePairs(const std::vector<std::string> &pairs) {
     size_t equals = pair.find('=');
     std::string key = pair.substr(0, equals);
     if (equals == pair.npos || key.empty() || meta.contains(key)) {
-      return Status::error(ErrorId::BadArgument,
-                           fmt::format("--meta '{}' is not KEY=VALUE, or KEY is there twice", pair),
-                           "for example --meta epochs=12");
+      return Status::error(
+          ErrorId::BadArgument,
+          fmt::format("--meta '{}' is not KEY=VALUE, or its KEY is given twice", pair),
+          "for example --meta epochs=12");
     }
     TENON_TRY(registry::checkRemark("--meta", pair));
     meta[key] = pair.substr(equals + 1);

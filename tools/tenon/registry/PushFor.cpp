@@ -67,7 +67,7 @@ std::vector<char *> pointersOf(std::vector<std::string> &texts) {
 
 Status failed(std::string_view why) {
   return Status::error(ErrorId::InternalError, fmt::format("the push did not run: {}", why),
-                       "look at the server's log");
+                       "see the server's log");
 }
 
 /// Runs the program, and gives what it wrote to its stdout; `code` is how it ended, -1 by a signal.
@@ -108,8 +108,8 @@ Result<std::string> pushFor(const server::PushCall &call, const std::string &pat
   TENON_ASSIGN(std::string output, runProgram(argumentsOf(call, path), environmentOf(call), code));
   Json said = parseJson(output);
   if (!said.is_object()) {
-    return failed(code < 0 ? "the file ended the process that looked at it"
-                           : "it ended without a word");
+    return failed(code < 0 ? "the file crashed the process that inspected it"
+                           : "it ended without a message");
   }
   if (code == 0) {
     said.erase("schema");

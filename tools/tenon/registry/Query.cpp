@@ -105,8 +105,8 @@ Status copyFolder(Registry &registry, const registry::Version &version, const st
   path = path.has_filename() ? path : path.parent_path();
   if (std::filesystem::exists(path, error) &&
       (!std::filesystem::is_directory(path, error) || !std::filesystem::is_empty(path, error))) {
-    return Status::error(ErrorId::BadArgument, fmt::format("'{}' is there already", output),
-                         "-o takes the name of a new or empty folder for several files");
+    return Status::error(ErrorId::BadArgument, fmt::format("'{}' already exists", output),
+                         "-o must name a new or empty folder for several files");
   }
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create(path.parent_path(), ".files"));
   std::string whole = scratch.path() + "/whole";
@@ -118,8 +118,8 @@ Status copyFolder(Registry &registry, const registry::Version &version, const st
 /// The file of a version where the user asked for it, whole or not at all.
 Status copyOut(Registry &registry, const registry::Version &version, const std::string &output) {
   if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                         "its facts are all that is left");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("gc deleted {}", version.text()),
+                         "only its metadata is left");
   }
   TENON_ASSIGN(registry::FilesLock lock, registry.keepFiles());
   if (version.isFolder()) {
@@ -158,7 +158,7 @@ Status show(const LookFlags &flags, const RegistryFlags &where, Terminal &termin
     return Status::ok();
   }
   std::string text = fmt::format("{} ({}){}\n", version.text(), version.kind,
-                                 version.isDeleted ? ", deleted: only its facts are left" : "");
+                                 version.isDeleted ? ", deleted: only its metadata is left" : "");
   text += fmt::format("  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n  {:<10} {}\n", "created",
                       registry::timeText(version.created), "file", version.file, "size",
                       formatBytes(version.blob.bytes), "sha256", version.blob.hash);
@@ -203,16 +203,18 @@ std::string sentenceOf(const registry::Event &event) {
                        event.version, reason);
   }
   if (event.action == "gate") {
-    std::string champion = event.detail.value("champion", 0)
-                               ? fmt::format("beside version {}", event.detail.value("champion", 0))
-                               : "without a champion";
+    std::string champion =
+        event.detail.value("champion", 0)
+            ? fmt::format("compared with version {}", event.detail.value("champion", 0))
+            : "without a champion";
     return fmt::format("gated {}:{} for {} {}: {}", event.object, event.version, event.alias,
                        champion, event.detail.value("verdict", ""));
   }
   if (event.action == "token" || event.action == "revoke") {
     std::string name = event.detail.value("name", ""), role = event.detail.value("role", "");
-    return event.action == "token" ? fmt::format("made the token '{}' with the role {}", name, role)
-                                   : fmt::format("revoked the token '{}'", name);
+    return event.action == "token"
+               ? fmt::format("created the token '{}' with the role {}", name, role)
+               : fmt::format("revoked the token '{}'", name);
   }
   if (event.action == "sign") {
     return fmt::format("signed {}:{} by {}", event.object, event.version,
@@ -250,7 +252,7 @@ Status history(const LookFlags &flags, const RegistryFlags &where, Terminal &ter
                         event->by, sentenceOf(*event));
   }
   terminal.json() ? terminal.printJson("registry.history", {{"events", rows}})
-                  : terminal.print(text.empty() ? "nothing happened yet\n" : text);
+                  : terminal.print(text.empty() ? "nothing has happened yet\n" : text);
   return Status::ok();
 }
 

@@ -51,7 +51,7 @@ Status search(const SearchFlags &flags, const RegistryFlags &where, Terminal &te
     return Status::ok();
   }
   std::string text = found.versions.empty()
-                         ? "no version has all of that\n"
+                         ? "no version matches all of that\n"
                          : fmt::format("{:<28} {:<7} {:<24}  {:<20}  {}\n", "version", "kind",
                                        "created", "aliases", "metrics");
   for (const registry::FoundVersion &each : found.versions) {

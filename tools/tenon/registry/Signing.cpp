@@ -31,10 +31,9 @@ Result<std::string> makeSignature(const SignFlags &flags, const registry::Versio
 
 Status sign(const SignFlags &flags, const RegistryFlags &where, Terminal &terminal) {
   if (flags.key.empty() == flags.bundle.empty()) {
-    return Status::error(
-        ErrorId::BadArgument,
-        "a version is signed by a key, or gets a signature that was made elsewhere",
-        "give --key KEY.pem or --signature FILE");
+    return Status::error(ErrorId::BadArgument,
+                         "a version needs a key to sign it, or a signature made elsewhere",
+                         "give --key KEY.pem or --signature FILE");
   }
   TENON_ASSIGN(registry::Reference reference, registry::parseReference(flags.what));
   TENON_ASSIGN(registry::Registry registry, openRegistry(where));

@@ -49,8 +49,8 @@ RegistryFlags flagsIn(const std::vector<std::string> &arguments) {
 Result<std::string> stage(registry::Registry &registry, const registry::Version &version,
                           const ScratchFolder &folder) {
   if (version.isDeleted) {
-    return Status::error(ErrorId::NoSuchObject, fmt::format("{} was deleted by gc", version.text()),
-                         "push its file again, which gives it a new number");
+    return Status::error(ErrorId::NoSuchObject, fmt::format("gc deleted {}", version.text()),
+                         "push its file again; it gets a new number");
   }
   if (version.isFolder()) {
     std::string whole = fmt::format("{}/{}-{}", folder.path(), version.name, version.number);
@@ -129,7 +129,8 @@ Status StagedVersions::replace(std::vector<std::string> &arguments) {
       continue;
     }
     if (arguments.front() == "compile" && !writes) {
-      return Status::error(ErrorId::BadArgument, "the engine of a version has no place of its own",
+      return Status::error(ErrorId::BadArgument,
+                           "the engine of a version has no default output path",
                            "say where to write it: -o model.tenon");
     }
     TENON_TRY(replaceAt(begin, arguments[i], registry, flagsIn(arguments)));

@@ -24,8 +24,8 @@ Status tag(const TagFlags &flags, const RegistryFlags &where, Terminal &terminal
     std::string key = pair.substr(0, equals);
     if (equals == pair.npos || key.empty() || changes.contains(key)) {
       return Status::error(ErrorId::BadArgument,
-                           fmt::format("'{}' is not KEY=VALUE, or KEY is there twice", pair),
-                           "for example checked=yes; checked= takes the tag away");
+                           fmt::format("'{}' is not KEY=VALUE, or its KEY is given twice", pair),
+                           "for example checked=yes; checked= removes the tag");
     }
     changes[key] = equals + 1 == pair.size() ? Json() : Json(pair.substr(equals + 1));
   }

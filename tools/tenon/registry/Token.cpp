@@ -32,14 +32,13 @@ Status add(const TokenFlags &flags, registry::Registry &registry, Terminal &term
     TENON_ASSIGN(rights.expires, registry::parseExpiry(flags.expires, now));
   }
   TENON_ASSIGN(std::string token, registry.addToken(flags.name, rights));
-  terminal.json()
-      ? terminal.printJson("registry.token", {{"name", flags.name},
-                                              {"role", rights.roles()},
-                                              {"expires", timeOf(rights.expires)},
-                                              {"token", token}})
-      : terminal.print(fmt::format("{}\nthis is all that is ever shown of it: keep it, and put it "
-                                   "into $TENON_REGISTRY_TOKEN\n",
-                                   token));
+  terminal.json() ? terminal.printJson("registry.token", {{"name", flags.name},
+                                                          {"role", rights.roles()},
+                                                          {"expires", timeOf(rights.expires)},
+                                                          {"token", token}})
+                  : terminal.print(fmt::format("{}\nthis is the only time that it is shown: keep "
+                                               "it, and put it in $TENON_REGISTRY_TOKEN\n",
+                                               token));
   return Status::ok();
 }
 
@@ -47,7 +46,7 @@ Status list(registry::Registry &registry, Terminal &terminal) {
   TENON_ASSIGN(std::vector<registry::Token> tokens, registry.tokens());
   Json rows = Json::array();
   std::string text = tokens.empty()
-                         ? "there are no tokens: who reaches the registry may do everything\n"
+                         ? "there are no tokens: whoever reaches the registry may do everything\n"
                          : fmt::format("{:<24} {:<16} {:<24}  {:<24}  {:<24}  {}\n", "name", "role",
                                        "created", "used", "expires", "revoked");
   for (const registry::Token &token : tokens) {
@@ -71,7 +70,7 @@ Status list(registry::Registry &registry, Terminal &terminal) {
 Status revoke(const TokenFlags &flags, registry::Registry &registry, Terminal &terminal) {
   TENON_TRY(registry.revokeToken(flags.name));
   terminal.json() ? terminal.printJson("registry.token", {{"name", flags.name}, {"revoked", true}})
-                  : terminal.print(fmt::format("'{}' opens nothing any more\n", flags.name));
+                  : terminal.print(fmt::format("'{}' is revoked\n", flags.name));
   return Status::ok();
 }
 

@@ -49,12 +49,12 @@ Status watch(const WatchFlags &flags, const RegistryFlags &where, Terminal &term
     if (flags.once || (!told.isOk() && !passes(told.status()))) {
       TENON_TRY(told.takeStatus());
       terminal.json() ? terminal.printJson("registry.watch", {{"told", *told}})
-                      : terminal.print(fmt::format("{} events were told\n", *told));
+                      : terminal.print(fmt::format("delivered {} events\n", *told));
       return Status::ok();
     }
     std::string now = told.isOk() ? "" : told.status().toString();
     if (now != trouble) { // once, not at each try
-      terminal.note(told.isOk() ? "events are told again" : now + "; it is tried again");
+      terminal.note(told.isOk() ? "events are delivered again" : now + "; it is retried");
     }
     trouble = now;
     pause = told.isOk() ? kLook : std::min(kMaxPause, 2 * pause);

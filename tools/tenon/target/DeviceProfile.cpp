@@ -19,7 +19,7 @@ constexpr size_t kMaxBytes = 64 << 10;
 constexpr double kMaxRate = 1e18;
 constexpr int64_t kMaxSize = int64_t(1) << 40;
 constexpr const char *kHint = "write one with tenon doctor --calibrate -o FILE; "
-                              "docs/reference/targets.md says what it may hold";
+                              "docs/reference/targets.md describes the format";
 
 Status profileError(std::string_view path, const std::string &what,
                     const std::string &hint = kHint) {
@@ -39,19 +39,19 @@ public:
   /// Reads names, and refuses keys that there are not.
   Status open() {
     if (!object.is_object()) {
-      return profileError(path, fmt::format("'{}' is no object", device));
+      return profileError(path, fmt::format("'{}' is not an object", device));
     }
     for (const auto &[key, value] : object.items()) {
       bool isName = key == "name" || key == "part" || (key == "architecture" && device == "cuda");
       if (isName && !value.is_string()) {
-        return profileError(path, fmt::format("{}.{} is no text", device, key));
+        return profileError(path, fmt::format("{}.{} is not text", device, key));
       }
       if (!isName && !fieldOf(key)) {
         std::vector<std::string> known = {"name", "part", "architecture"};
         for (const target::Field &field : target::fields()) {
           known.push_back(std::string(field.key));
         }
-        return profileError(path, fmt::format("{} is no key of '{}'", quoted(key), device),
+        return profileError(path, fmt::format("{} is not a key of '{}'", quoted(key), device),
                             didYouMean(key, known, kHint));
       }
     }
@@ -90,8 +90,8 @@ private:
     if (auto name = object.find("architecture"); name != object.end()) {
       std::string given = name->get<std::string>();
       if (!engine::parseCudaArch(given) || (part && arch != given)) {
-        return profileError(
-            path, fmt::format("{} is no architecture{}", name->dump(), part ? " of its part" : ""));
+        return profileError(path, fmt::format("{} is not an architecture{}", name->dump(),
+                                              part ? " of its part" : ""));
       }
       arch = given;
     }
@@ -112,8 +112,8 @@ private:
     if (field.rate) {
       double rate = value.is_number() ? value.get<double>() : NAN;
       if (!(rate > 0 && rate <= kMaxRate)) {
-        return profileError(path,
-                            fmt::format("{} is no number above 0 and up to {:g}", name, kMaxRate));
+        return profileError(
+            path, fmt::format("{} is not a number above 0 and up to {:g}", name, kMaxRate));
       }
       target.*field.rate = rate;
       return Status::ok();
@@ -125,7 +125,7 @@ private:
                    value.get<uint64_t>() <= static_cast<uint64_t>(most);
     if (!isWhole) {
       return profileError(path,
-                          fmt::format("{} is no whole number from {} to {}{}", name, least, most,
+                          fmt::format("{} is not a whole number from {} to {}{}", name, least, most,
                                       field.isLimit() ? ", the architecture's limit" : ""));
     }
     target.*field.size = value.get<int64_t>();
@@ -167,7 +167,7 @@ Status applyProfile(const std::string &path, Targets &targets) {
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   Json profile = parseJson(text);
   if (!profile.is_object()) {
-    return profileError(path, "it is no JSON object");
+    return profileError(path, "it is not a JSON object");
   }
   bool isUsed = false;
   for (const auto &[key, value] : profile.items()) {
@@ -184,7 +184,7 @@ Status applyProfile(const std::string &path, Targets &targets) {
     isUsed = isUsed || applies;
   }
   return isUsed ? Status::ok()
-                : profileError(path, "no target is of a device that it describes", "see --target");
+                : profileError(path, "it describes a device that no target uses", "see --target");
 }
 
 } // namespace tenon::tool

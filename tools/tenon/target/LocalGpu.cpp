@@ -14,7 +14,7 @@ Result<target::Target> localGpu() {
                cuda::CudaDriver::open(cuda::kDriverLibrary));
   TENON_ASSIGN(int count, cuda::countDevices(*driver));
   if (count == 0) {
-    return Status::error(ErrorId::UnsupportedTarget, "the driver finds no GPU",
+    return Status::error(ErrorId::UnsupportedTarget, "the driver found no GPU",
                          "name a GPU: --target cuda:h200");
   }
   TENON_ASSIGN(cuda::DeviceInfo info, cuda::describeDevice(*driver, 0));

@@ -28,7 +28,7 @@ void noteFaults(const tuning::Records &records,
     notice(fmt::format("{}: {}; it is not used", nameOf(ErrorId::BadTuningStore), fault));
   }
   if (records.isTorn) {
-    notice("the last record of the tuning store is incomplete: it is dropped");
+    notice("the last record of the tuning store is incomplete and is dropped");
   }
 }
 

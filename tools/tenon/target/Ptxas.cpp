@@ -96,12 +96,12 @@ Result<Ptxas> Ptxas::find(const std::string &path) {
       return ptxas;
     }
   }
-  return Status::error(ErrorId::LibraryMissing,
-                       path.empty() ? "ptxas was not found in PATH, CUDA_HOME, /usr/local/cuda or "
-                                      "the packages of Python"
-                                    : fmt::format("'{}' is not ptxas", path),
-                       "install it with 'pip install nvidia-cuda-nvcc', name it with --ptxas, or "
-                       "compile without --cubin: the driver makes the code when it loads");
+  return Status::error(
+      ErrorId::LibraryMissing,
+      path.empty() ? "ptxas was not found in PATH, CUDA_HOME, /usr/local/cuda or Python packages"
+                   : fmt::format("'{}' is not ptxas", path),
+      "install it with 'pip install nvidia-cuda-nvcc', name it with --ptxas, or compile without "
+      "--cubin: then the driver compiles the code at load time");
 }
 
 Result<std::vector<std::byte>> Ptxas::assemble(Bytes ptx, std::string_view arch) const {
@@ -118,7 +118,7 @@ Result<std::vector<std::byte>> Ptxas::assemble(Bytes ptx, std::string_view arch)
   if (runProgram({program, fmt::format("-arch={}", arch), input, "-o", output}, printed) != 0) {
     std::string text = textOf(printed);
     return Status::error(ErrorId::LibraryUnsupported,
-                         fmt::format("{} refuses the PTX for {}: {}", nameAndVersion, arch,
+                         fmt::format("{} rejects the PTX for {}: {}", nameAndVersion, arch,
                                      text.substr(0, text.find('\n'))),
                          "name a newer one with --ptxas, or compile without --cubin");
   }

@@ -33,11 +33,11 @@ std::string hint() {
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:{}), the best level of this machine "
-                     "(cpu:native) or a part (cpu:{}); cuda for the "
-                     "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
-                     fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "),
-                     fmt::join(gpus, ", "));
+  return fmt::format(
+      "use cpu, some of its levels (cpu:{}), the best level of this machine (cpu:native) or a part "
+      "(cpu:{}); cuda for this machine's GPU, an architecture (cuda:{}) or a part (cuda:{})",
+      fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "),
+      fmt::join(gpus, ", "));
 }
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
@@ -74,7 +74,7 @@ Status unknownTarget(std::string_view device, std::string_view name) {
   }
   std::string meant = didYouMean(text, known, "");
   return Status::error(ErrorId::UnsupportedTarget,
-                       fmt::format("the target '{}' is not one that Tenon compiles for", text),
+                       fmt::format("Tenon does not compile for the target '{}'", text),
                        meant.empty() ? hint() : fmt::format("{} Otherwise {}", meant, hint()));
 }
 
@@ -88,7 +88,7 @@ Status addGpu(const target::Target &gpu, Targets &targets) {
       return Status::error(ErrorId::BadArgument,
                            fmt::format("the targets cuda:{} and cuda:{} are both {}", other.part,
                                        gpu.part, gpu.variant()),
-                           "an engine has one variant for an architecture: name one of them");
+                           "an engine has one variant per architecture: name only one of them");
     }
     other = gpu.part.empty() ? other : gpu;
     return Status::ok();

@@ -37,7 +37,7 @@ Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
   for (const std::string &state : flags.states) {
     size_t sign = state.find('=');
     if (sign == std::string::npos) {
-      return Status::error(ErrorId::BadArgument, "--state " + state + " names no output",
+      return Status::error(ErrorId::BadArgument, "--state " + state + " does not name an output",
                            "write it as INPUT=OUTPUT, with names as tenon inspect prints them");
     }
     request.states.push_back({state.substr(0, sign), state.substr(sign + 1)});

@@ -47,7 +47,7 @@ std::string gainText(const TunedProblem &problem) {
                : fmt::format("{:.1f} us: none of {} is faster than {}", problem.untunedMicroseconds,
                              problem.raced, problem.untuned);
   case ProblemState::Left:
-    return "not raced: the time was over";
+    return "not measured: the time was over";
   case ProblemState::Undecided:
   case ProblemState::Skipped:
   case ProblemState::TooShort:
@@ -76,17 +76,16 @@ std::string headText(const TuneResult &result) {
   }
   text += "\n";
   if (countOf(result, ProblemState::Left) > 0) {
-    text += "the time was over: run it again, it goes on where it was\n";
+    text += "the time was over: run it again to continue\n";
   }
   if (!result.whole) {
-    return text + "a run stays as it is: no kernel changed\n";
+    return text + "a run is unchanged: no kernel was replaced\n";
   }
   const WholeGain &whole = *result.whole;
-  text += fmt::format(
-      "a run {:.4g} ms, {:.4g} ms untuned, medians in turn: {:.2f} x as fast ({:.2f} to "
-      "{:.2f}); {:.2f} x by the races alone\n",
-      whole.tunedSeconds * 1e3, whole.untunedSeconds * 1e3, whole.ratio, whole.low, whole.high,
-      result.predictedRatio());
+  text += fmt::format("a run takes {:.4g} ms, {:.4g} ms untuned, medians of alternating runs: "
+                      "{:.2f} x as fast ({:.2f} to {:.2f}); {:.2f} x by the kernels alone\n",
+                      whole.tunedSeconds * 1e3, whole.untunedSeconds * 1e3, whole.ratio, whole.low,
+                      whole.high, result.predictedRatio());
   return whole.isWithdrawn ? text + "slower as a whole: the untuned kernels are used\n" : text;
 }
 
@@ -95,7 +94,7 @@ std::string headText(const TuneResult &result) {
 std::string plotOf(const TuneResult &result) {
   constexpr size_t kMaxLines = 8;
   constexpr double kWidth = 60;
-  std::string text = "a run as the races so far let expect, from the untuned one on\n";
+  std::string text = "predicted time of a run from the measurements so far, starting untuned\n";
   size_t count = result.best.size(), lines = std::min(count, kMaxLines);
   for (size_t line = 0; line < lines; ++line) {
     const auto &[seconds, run] = result.best[lines == 1 ? 0 : line * (count - 1) / (lines - 1)];
@@ -111,7 +110,7 @@ std::string plotOf(const TuneResult &result) {
 std::string tuneText(const TuneResult &result) {
   std::string text = headText(result);
   text += result.best.size() > 1 && result.runSeconds > 0 ? plotOf(result) : "";
-  text += "of a run, and by the races, with weights as cold as in the model\n";
+  text += "share of a run, and gain by kernel, with weights as cold as in the model\n";
   for (const TunedProblem &problem : result.problems) {
     if (problem.state == ProblemState::Skipped || problem.state == ProblemState::TooShort) {
       continue; // nothing to choose
@@ -121,7 +120,7 @@ std::string tuneText(const TuneResult &result) {
     text += fmt::format("{:>5.1f} %  {:>6}  {}\n                 {}\n", share * 100, gain,
                         regionsText(problem), gainText(problem));
     for (const std::string &refused : problem.refused) {
-      text += fmt::format("                 not raced: {}\n", refused);
+      text += fmt::format("                 not measured: {}\n", refused);
     }
   }
   return text;

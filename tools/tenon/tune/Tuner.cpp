@@ -213,7 +213,7 @@ public:
     }
     if (outcome.end == MeasureEnd::Disturbed) {
       own.state = ProblemState::Undecided;
-      own.why = fmt::format("others disturbed {} of {} rounds", outcome.disturbed,
+      own.why = fmt::format("other programs disturbed {} of {} rounds", outcome.disturbed,
                             outcome.rounds + outcome.disturbed);
       return true;
     }
@@ -238,8 +238,8 @@ private:
     result.threads = database.device().threads;
     return result.level.empty()
                ? Status::error(ErrorId::EngineNoVariant,
-                               "this machine runs none of the levels that the engine is for",
-                               "tune on a machine that does, or name a level of this one (tenon "
+                               "this machine cannot run any of the engine's levels",
+                               "tune on a machine that can, or name a level of this one (tenon "
                                "doctor lists them)")
                : Status::ok();
   }
@@ -313,7 +313,7 @@ private:
     }
     if (count(ProblemState::Undecided) > 0) {
       return Status::error(ErrorId::MachineTooBusy,
-                           fmt::format("other programs disturbed all races ({})",
+                           fmt::format("other programs disturbed all measurements ({})",
                                        result.problems[firstUndecided()].why),
                            "stop them, or keep what is faster in spite of them with --allow-noise");
     }
@@ -435,8 +435,8 @@ private:
 Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener) {
   if (!request.compile.gpus.empty() || request.compile.levels.empty()) {
     return Status::error(
-        ErrorId::BadArgument, "tune measures kernels of CPUs, and a target is a GPU",
-        "leave --target out, or name CPU levels; on GPUs bench --budget measures library calls");
+        ErrorId::BadArgument, "tune measures CPU kernels, but a target is a GPU",
+        "leave out --target, or name CPU levels; on GPUs, bench --budget measures library calls");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
   noteFaults(store.found(), listener.notice());

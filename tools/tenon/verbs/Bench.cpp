@@ -37,7 +37,7 @@ Status against(BenchFlags &flags, const Terminal &terminal) {
   flags.peers.format = terminal.json() ? "json" : flags.peers.format;
   return terminal.ownsProcess()
              ? comparePeers(flags.peers)
-             : Status::error(ErrorId::BadArgument, "--against takes the place of the process",
+             : Status::error(ErrorId::BadArgument, "--against cannot run inside another process",
                              "call tenon.compare.run of the Python package");
 }
 
@@ -48,7 +48,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
   }
   if (!flags.peers.output.empty() || flags.peers.format != "table" || flags.peers.device != "cpu") {
     return Status::error(ErrorId::BadArgument,
-                         "--format, --output and --device belong to --against",
+                         "--format, --output and --device are options of --against",
                          "tenon help bench has an example");
   }
   request.session.overlapBranches = !flags.isSerial;

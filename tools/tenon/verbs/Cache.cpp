@@ -158,8 +158,7 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
 
 Status exportStore(const CacheFlags &flags, const std::string &folder, Terminal &terminal) {
   if (flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "cache export needs a name for the file",
-                         "give it with -o");
+    return Status::error(ErrorId::BadArgument, "cache export needs a file name", "give it with -o");
   }
   TENON_TRY(checkOutput(flags.output, ""));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
@@ -178,8 +177,9 @@ Status importStore(const CacheFlags &flags, const std::string &folder, Terminal 
   TENON_ASSIGN(tuning::Records found, tuning::readRecords(flags.path));
   if (!found.faults.empty() || found.isTorn) {
     return Status::error(ErrorId::BadTuningStore,
-                         found.isTorn ? fmt::format("'{}' ends inside of a record", flags.path)
-                                      : found.faults.front(),
+                         found.isTorn
+                             ? fmt::format("'{}' ends in the middle of a record", flags.path)
+                             : found.faults.front(),
                          "nothing was imported; export it again where it was measured");
   }
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(folder));
@@ -225,9 +225,10 @@ Status run(const CacheFlags &flags, Terminal &terminal) {
   bool takesPath = flags.task == "explain" || flags.task == "import";
   if (takesPath != !flags.path.empty()) {
     return Status::error(ErrorId::BadArgument,
-                         takesPath ? fmt::format("cache {} needs a {}", flags.task,
-                                                 flags.task == "import" ? "file" : "model")
-                                   : fmt::format("cache {} takes no '{}'", flags.task, flags.path),
+                         takesPath
+                             ? fmt::format("cache {} needs a {}", flags.task,
+                                           flags.task == "import" ? "file" : "model")
+                             : fmt::format("cache {} does not accept '{}'", flags.task, flags.path),
                          "tenon cache --help has an example of each task");
   }
   TENON_ASSIGN(std::string folder, storeFolder(flags.store));

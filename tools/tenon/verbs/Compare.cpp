@@ -28,10 +28,10 @@ void noteUnmatched(const debug::LayerReport &report, bool wantsLayers, Terminal 
   if (!names.empty()) {
     terminal.note(
         wantsLayers
-            ? fmt::format("only one of both has {} more; compile engines with --tap all",
+            ? fmt::format("only one of the two has {} more; compile engines with --tap all",
                           names.size())
             : fmt::format(
-                  "not compared, since only one of both has them: {}; match them with --map",
+                  "not compared, because only one of the two has them: {}; match them with --map",
                   fmt::join(names, ", ")));
   }
 }

@@ -45,7 +45,7 @@ std::string weightsText(const std::vector<pipeline::WeightInfo> &weights) {
   return ratio < kNotable
              ? ""
              : fmt::format(
-                   "weights take {:.1f} times the {} of the model's{}; --max-weights bounds them",
+                   "weights take {:.1f} times the {} of the model's{}; --max-weights limits them",
                    ratio, formatBytes(sourceBytes), forms);
 }
 

@@ -70,8 +70,9 @@ void reportSound(const DebugFlags &flags, Json json, const Outcome &outcome, Ter
   terminal.print(
       outcome.kind == Outcome::Kind::Refused
           ? fmt::format("{} cannot be compared: {}\n", flags.request.compile.model, outcome.text)
-          : fmt::format("{} does not fail: compiled and by the reference it has the same results\n",
-                        flags.request.compile.model));
+          : fmt::format(
+                "{} does not fail: compiled and in the reference it gives the same results\n",
+                flags.request.compile.model));
 }
 
 void report(const DebugFlags &flags, const Reduction &reduction, Terminal &terminal) {
@@ -97,12 +98,12 @@ void report(const DebugFlags &flags, const Reduction &reduction, Terminal &termi
   std::string text =
       fmt::format("fails: {}\n  {}\n", debug::describe(reduction.outcome), reduction.outcome.text);
   if (!reduction.isReduced) {
-    terminal.print(text + "no part of the model fails by itself\n");
+    terminal.print(text + "no part of the model fails on its own\n");
     return;
   }
   text += fmt::format("{} of {} nodes fail in the same way, after {} trials{}:\n",
                       reduction.nodesAfter, reduction.nodesBefore, reduction.trials,
-                      reduction.isInTime ? "" : " (--seconds are over: fewer may do)");
+                      reduction.isInTime ? "" : " (time limit reached: fewer may suffice)");
   for (const std::string &node : reduction.nodes) {
     text += fmt::format("  {}\n", view::visible(node));
   }
@@ -137,12 +138,13 @@ void report(const DebugFlags &flags, const Bisection &bisection, Terminal &termi
   for (const auto &[name, value] : lines) {
     text += value.empty() ? "" : fmt::format("{:<8} {}\n", name, view::visible(value));
   }
-  terminal.print(text + (bisection.isInTime ? "" : "--seconds are over: more time may say more\n"));
+  terminal.print(
+      text + (bisection.isInTime ? "" : "time limit reached: a longer --seconds may find more"));
 }
 
 Status reduce(DebugFlags &flags, Terminal &terminal) {
   if (flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "debug reduce needs a name for the small model",
+    return Status::error(ErrorId::BadArgument, "debug reduce needs a file name for the small model",
                          "give it with -o");
   }
   std::vector<std::string> read;

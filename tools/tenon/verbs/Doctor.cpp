@@ -220,7 +220,7 @@ Status doctor(Terminal &terminal) {
     terminal.print(text);
   }
   if (best.empty()) {
-    return Status::error(ErrorId::EngineNoVariant, "this machine runs none of the CPU levels",
+    return Status::error(ErrorId::EngineNoVariant, "this machine supports none of the CPU levels",
                          "use a processor with AVX2 and FMA (2013 and later)");
   }
   return Status::ok();
@@ -251,7 +251,7 @@ Status runDoctor(const DoctorFlags &flags, Terminal &terminal) {
     return writeProfile(flags.output, terminal);
   }
   if (!flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "-o is for what --calibrate measures",
+    return Status::error(ErrorId::BadArgument, "-o is for the measurements of --calibrate",
                          "add --calibrate");
   }
   return doctor(terminal);

@@ -50,7 +50,7 @@ Status unknownTopic(const CLI::App &app, const std::string &name) {
   }
   return Status::error(ErrorId::BadArgument, fmt::format("there is no error or verb '{}'", name),
                        didYouMean(name, known,
-                                  fmt::format("codes go from {} to {}", std::begin(kPages)->name,
+                                  fmt::format("codes range from {} to {}", std::begin(kPages)->name,
                                               std::prev(std::end(kPages))->name)));
 }
 

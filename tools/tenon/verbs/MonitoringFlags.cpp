@@ -32,9 +32,10 @@ Status readAction(std::string_view option, const std::string &text,
 
 Status checkUrl(std::string_view option, const std::string &url) {
   bool isUrl = url.empty() || url.starts_with("http://") || url.starts_with("https://");
-  return isUrl ? Status::ok()
-               : Status::error(ErrorId::BadArgument, fmt::format("{} '{}' is no URL", option, url),
-                               "for example http://localhost:4318");
+  return isUrl
+             ? Status::ok()
+             : Status::error(ErrorId::BadArgument, fmt::format("{} '{}' is not a URL", option, url),
+                             "for example http://localhost:4318");
 }
 
 } // namespace

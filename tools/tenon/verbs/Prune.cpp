@@ -29,11 +29,13 @@ double parseRatio(const std::string &text) {
   try {
     value = std::stod(text, &end);
   } catch (const std::exception &) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
+    throw CLI::ValidationError("--ratio",
+                               fmt::format("'{}' is not a share: write 30% or 0.3", text));
   }
   bool isPercent = text.substr(end) == "%";
   if ((!isPercent && end != text.size()) || !std::isfinite(value)) {
-    throw CLI::ValidationError("--ratio", fmt::format("'{}' is no share: write 30% or 0.3", text));
+    throw CLI::ValidationError("--ratio",
+                               fmt::format("'{}' is not a share: write 30% or 0.3", text));
   }
   return isPercent ? value / 100 : value;
 }
@@ -43,7 +45,7 @@ double parseLatency(const std::string &text) {
   std::optional<double> milliseconds = numberWithUnit(text, kTimes);
   if (!milliseconds || *milliseconds == 0) {
     throw CLI::ValidationError("--latency",
-                               fmt::format("'{}' is no time: write 3ms, 500us or 1s", text));
+                               fmt::format("'{}' is not a time: write 3ms, 500us or 1s", text));
   }
   return *milliseconds;
 }
@@ -86,8 +88,7 @@ Action declarePrune(CLI::App &command) {
           "--recipe", flags->request.recipe,
           "Also write what each tensor keeps, as JSON: for tenon.prune.apply(module, recipe)")
       ->check(CLI::Validator(
-          [](const std::string &text) { return text.empty() ? "give the name of a file" : ""; },
-          ""));
+          [](const std::string &text) { return text.empty() ? "give a file name" : ""; }, ""));
   addChoice(command, "--importance", flags->request.importance, {"magnitude", "bn-scale", "scores"},
             "What to remove first from a group: the smallest weights, the smallest scales of "
             "BatchNormalization, or the smallest --scores");

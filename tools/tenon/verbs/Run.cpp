@@ -138,7 +138,7 @@ Status checkFormat(const std::string &path, size_t outputs) {
   }
   return Status::error(
       ErrorId::BadArgument,
-      fmt::format("-o {}: outputs are written as npz, or npy when there is one", path),
+      fmt::format("-o {}: outputs are written as npz, or as npy if there is only one", path),
       "choose a name that ends in .npz");
 }
 

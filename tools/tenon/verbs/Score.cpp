@@ -98,7 +98,7 @@ Action declareScore(CLI::App &command) {
   addNumber(
       command, "--max-tokens", {2, 1'000'000'000},
       [flags](uint64_t value) { flags->options.maxTokens = static_cast<int64_t>(value); },
-      "Read only so many tokens of the text");
+      "Read at most N tokens of the text");
   declareThreadsFlag(command, flags->options.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
   declareTargetFlags(command, flags->open.target);

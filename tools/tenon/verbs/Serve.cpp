@@ -74,12 +74,12 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   server::ServerOptions &options = flags.options;
   bool isRegistryAlone = flags.models.empty() && !flags.registry.folder.empty();
   if (flags.models.empty() && !isRegistryAlone) {
-    return Status::error(ErrorId::BadArgument, "there is nothing to serve",
-                         "give an engine file or a folder of them, or --registry alone for its "
-                         "interface");
+    return Status::error(
+        ErrorId::BadArgument, "there is nothing to serve",
+        "give an engine file or a folder of engines, or --registry alone for its interface");
   }
   if (options.certificates.empty() != options.key.empty()) {
-    return Status::error(ErrorId::BadCertificate, "TLS takes a certificate and its key",
+    return Status::error(ErrorId::BadCertificate, "TLS needs both a certificate and its key",
                          "give both --tls-cert and --tls-key");
   }
   if (isRegistryAlone || flags.models.size() > 1 ||
@@ -94,7 +94,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   }
   TENON_TRY(readMonitoringFlags(flags.monitoring, options.monitoring));
   if (!terminal.ownsProcess()) {
-    return Status::error(ErrorId::BadArgument, "a server is a process of its own",
+    return Status::error(ErrorId::BadArgument, "a server runs as a process of its own",
                          "run `tenon serve`");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
@@ -115,7 +115,7 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
                            ? options.address
                            : fmt::format("[{}]", options.address);
     terminal.json() ? terminal.printJson("serve", {{"address", options.address}, {"port", port}})
-                    : terminal.print(fmt::format("listening at http{}://{}:{}\n",
+                    : terminal.print(fmt::format("listening on http{}://{}:{}\n",
                                                  options.key.empty() ? "" : "s", host, port));
     static_cast<void>(terminal.finish()); // a reader waits for the line
   };

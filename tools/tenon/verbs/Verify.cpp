@@ -35,8 +35,8 @@ Status verify(const VerifyFlags &flags, Terminal &terminal) {
                                   {"signer", verified.signer},
                                   {"files", files}});
   } else {
-    terminal.print(fmt::format("{} is what {} signed, {} file{}\n", flags.path, verified.signer,
-                               files, files == 1 ? "" : "s"));
+    terminal.print(fmt::format("{} matches what {} signed, {} file{}\n", flags.path,
+                               verified.signer, files, files == 1 ? "" : "s"));
   }
   return Status::ok();
 }

@@ -108,7 +108,7 @@ Value composed(NodeContext &c, const Operands &o, Type precision) {
   Value scores = c.mul(c.make<tn::MatmulOp>(o.q, k, false, true), c.scalarLike(o.scale, o.q));
   int64_t mode = c.integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) {
-    c.error(ErrorId::OnnxBadAttribute, "attribute 'qk_matmul_output_mode' is none of 0 to 3");
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'qk_matmul_output_mode' is not 0 to 3");
   }
   Value raw = scores;
   if (double cap = c.real("softcap", 0); cap > 0) {
@@ -139,7 +139,7 @@ void attention(NodeContext &c) {
   c.ignore("qk_matmul_output_mode"); // of output 3
   Type precision = c.elementNamed("softmax_precision", c.element(0));
   if (!isa_and_nonnull<FloatType>(precision)) {
-    return c.error(ErrorId::OnnxBadAttribute, "attribute 'softmax_precision' is no float type");
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'softmax_precision' is not a float type");
   }
   // `tn.attention` takes the softmax of 16-bit floats in f32.
   bool separate = precision != c.element(0) &&

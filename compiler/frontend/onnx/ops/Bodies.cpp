@@ -12,7 +12,7 @@ std::optional<ImportedValues> importBody(NodeContext &c, StringRef name,
                                          const ImportedValues &inputs) {
   const Attribute *attribute = c.attribute(name, AttributeType::Graph);
   if (!attribute || !attribute->graph || attribute->graph->inputs.size() != inputs.size()) {
-    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is missing or does not take " +
+    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is missing or does not accept " +
                                            Twine(inputs.size()) + " inputs");
     return std::nullopt;
   }
@@ -66,7 +66,7 @@ Unrolling::Unrolling(NodeContext &context, size_t numInputs, std::optional<int64
   const Attribute *attribute = c.attribute("body", AttributeType::Graph);
   if (!attribute || !attribute->graph || attribute->graph->inputs.size() != numInputs) {
     c.error(ErrorId::OnnxBadAttribute,
-            "attribute 'body' is missing or does not take " + Twine(numInputs) + " inputs");
+            "attribute 'body' is missing or does not accept " + Twine(numInputs) + " inputs");
     return;
   }
   body = attribute->graph.get();
@@ -79,9 +79,9 @@ std::optional<ImportedValues> Unrolling::next(const ImportedValues &inputs) {
   if (importer.unrolledNodes > kMaxUnrolledNodes) {
     std::string count = iterations ? std::to_string(*iterations) : "an unknown number of";
     c.gap("it has " + count + " iterations of " + Twine(nodes) + " nodes; after " + Twine(done) +
-              " of them the model has the " + Twine(kMaxUnrolledNodes) +
-              " nodes of iterations that it may have",
-          "give it fewer iterations, or repeat its body outside of the model");
+              " of them the model reaches the limit of " + Twine(kMaxUnrolledNodes) +
+              " unrolled nodes",
+          "give it fewer iterations, or repeat its body outside the model");
     return std::nullopt;
   }
   ++done;
@@ -104,7 +104,7 @@ std::optional<ImportedValues> Unrolling::next(const ImportedValues &inputs) {
 bool requireInputs(NodeContext &c, unsigned first) {
   for (unsigned i = first; i < c.numInputs(); ++i) {
     if (!c.has(i)) {
-      c.error(ErrorId::OnnxBadArity, "leaves out input " + Twine(i) + ", which is required");
+      c.error(ErrorId::OnnxBadArity, "omits input " + Twine(i) + ", which is required");
     }
   }
   return !c.failed();
@@ -173,7 +173,7 @@ ImportedValue join(NodeContext &c, ImportedValues &parts, int64_t axis, bool isN
   for (const ImportedValue &part : parts) {
     if (part.isContainer() || parts[0].isContainer() ||
         part.type.getRank() != parts[0].type.getRank()) {
-      c.error(ErrorId::OnnxBadNode, "what it joins are not tensors of one rank");
+      c.error(ErrorId::OnnxBadNode, "the joined values are not tensors of one rank");
       return ImportedValue();
     }
   }
@@ -236,8 +236,8 @@ ImportedValue Choice::between(ImportedValue a, ImportedValue b) {
     return ImportedValue();
   }
   if (a.kind != b.kind || a.elements.size() != b.elements.size()) {
-    return gap("data decides between sequences of different lengths, or whether an optional holds "
-               "anything");
+    return gap(
+        "data decides between sequences of different lengths, or whether an optional has a value");
   }
   if (a.isContainer()) {
     for (auto [x, y] : llvm::zip_equal(a.elements, b.elements)) {

@@ -28,7 +28,7 @@ std::optional<Walks> readWalks(NodeContext &c, StringRef axes, StringRef directi
   bool isSound = places.size() == count && ways.size() == count &&
                  llvm::all_of(ways, [](int64_t way) { return way == 0 || way == 1; });
   if (!isSound) {
-    c.error(ErrorId::OnnxBadAttribute, "the axes or directions do not fit what is scanned");
+    c.error(ErrorId::OnnxBadAttribute, "the axes or directions do not fit the scanned inputs");
     return std::nullopt;
   }
   Walks walks;
@@ -49,7 +49,7 @@ std::optional<int64_t> commonLength(NodeContext &c, unsigned first, ArrayRef<int
   }
   std::optional<int64_t> known = tn::constantDim(c.symbols().canonical(length));
   if (!known) {
-    c.gap("the length that is scanned is not a constant", "declare one size with --shape");
+    c.gap("the scanned length is not a constant", "declare one size with --shape");
   }
   return known;
 }

@@ -199,9 +199,9 @@ void range(NodeContext &c) {
     isKnown = true;
   }
   if (!count) {
-    return c.gap("its length is computed from input data, and nothing bounds it",
-                 "compute the bounds from shapes or constants, or take the lesser of the limit and "
-                 "a constant (Min)");
+    return c.gap("its length is computed from input data without a bound",
+                 "compute the bounds from shapes or constants, or take the minimum of the limit "
+                 "and a constant (Min)");
   }
   // Sums of 16-bit floats are taken in a wider type.
   Type wide = c.elementNamed("stash_type", c.builder().getF32Type());
@@ -222,7 +222,7 @@ void range(NodeContext &c) {
 void eyeLike(NodeContext &c) {
   c.ignoreInput(0);
   if (c.rank(0) != 2) {
-    return c.error(ErrorId::OnnxBadNode, "its input is no matrix");
+    return c.error(ErrorId::OnnxBadNode, "its input is not a matrix");
   }
   Type element = c.elementNamed("dtype", c.element(0));
   if (!element) {
@@ -245,7 +245,7 @@ void window(NodeContext &c, double a0, double a1, double a2) {
                                                      : nullptr;
   Type element = c.elementNamed("output_datatype", c.builder().getF32Type());
   if (!count || !isa_and_nonnull<FloatType>(element)) {
-    return c.gap("its size is not known or its type is no float type", "make the size a constant");
+    return c.gap("its size is unknown or its type is not a float type", "make the size a constant");
   }
   Value scale = size ? c.scalar(1, element)
                      : requireData(c, c.scalar(1, element), 0, Sizes::list(count), "size");

@@ -87,7 +87,7 @@ CastModes readCastModes(NodeContext &c) {
 void castTo(NodeContext &c) {
   Type element = c.elementNamed("to", Type());
   if (!element) {
-    return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is no data type");
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is not a data type");
   }
   CastModes modes = readCastModes(c);
   if (element == c.element(0)) {
@@ -181,7 +181,7 @@ void dropout(NodeContext &c) {
   drops = c.opset < 7 ? c.integer("is_test", 0) == 0 : drops;
   if (drops && !none) {
     if (c.opset < 12 || !training || training->size() != 1) {
-      return c.gap("whether it drops elements is not known, or its ratio is an attribute",
+      return c.gap("whether it drops elements is unknown, or its ratio is an attribute",
                    "export the model in evaluation mode");
     }
     return trainDropout(c);

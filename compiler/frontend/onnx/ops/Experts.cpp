@@ -56,7 +56,7 @@ Value halfOf(NodeContext &c, Value x, bool isInterleaved, int64_t part) {
   AffineExpr two = c.constantSize(2);
   AffineExpr half = divideProducts(c.symbols(), {dims.back()}, {two});
   if (!half) {
-    c.error(ErrorId::OnnxBadNode, "the width of its first product is odd");
+    c.error(ErrorId::OnnxBadNode, "the width of its first matmul is odd");
     return Value();
   }
   if (!isInterleaved) {

@@ -138,7 +138,7 @@ void centerCropPad(NodeContext &c) {
   SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, c.rank(0)));
   SmallVector<int64_t> axes = c.integerList("axes", all);
   if (axes.size() != shape->values.size()) {
-    return c.error(ErrorId::OnnxBadNode, "the wanted shape does not have one entry an axis");
+    return c.error(ErrorId::OnnxBadNode, "the requested shape does not have one entry per axis");
   }
   if (!c.requireNotNegative(shape->values, "a wanted dimension")) {
     return;
@@ -182,8 +182,8 @@ void maxUnpool(NodeContext &c) {
     AffineExpr more = subtractSizes(wanted->values[i], dims[i]);
     std::optional<int64_t> missing = more ? tn::constantDim(more) : std::nullopt;
     if (!missing || *missing < 0) {
-      return c.gap("the output shape is not larger by a constant than what the windows reach",
-                   "leave the output shape out");
+      return c.gap("the output shape does not exceed the reach of the windows by a constant",
+                   "leave out the output shape");
     }
     ends[i] = *missing;
   }

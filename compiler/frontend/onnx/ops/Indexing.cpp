@@ -183,7 +183,7 @@ Value withLast(NodeContext &c, Value x, int64_t axis, AffineExpr count, bool lar
 /// All elements in order, of which data says how many to keep.
 void topOfAll(NodeContext &c, Value x, int64_t axis, tn::TopKOp all) {
   if (!c.value(1) || !c.type(1).hasStaticShape() || c.type(1).getNumElements() != 1) {
-    return c.error(ErrorId::OnnxBadNode, "the number of elements to keep is no single one");
+    return c.error(ErrorId::OnnxBadNode, "the number of elements to keep is not a single number");
   }
   AffineExpr sorted = tn::getDims(all.getIndices().getType())[axis];
   SmallVector<AffineExpr> most = {c.dims(0)[axis]};
@@ -222,7 +222,7 @@ void topK(NodeContext &c) {
     return;
   }
   if (c.symbols().compare(k, Comparison::LessOrEqual, dims[axis]) == false) {
-    return c.error(ErrorId::OnnxBadNode, "it asks for more elements than the dimension has");
+    return c.error(ErrorId::OnnxBadNode, "it requests more elements than the dimension has");
   }
   tn::TopKOp op = c.topK(x, axis, k, isLargest, c.integer("sorted", 1) != 0);
   if (op && !known) {
@@ -262,7 +262,8 @@ void trilu(NodeContext &c) {
     return;
   }
   if (k->size() != 1 || c.rank(0) < 2) {
-    return c.error(ErrorId::OnnxBadNode, "its input is no matrix or its diagonal no scalar");
+    return c.error(ErrorId::OnnxBadNode,
+                   "its input is not a matrix or its diagonal is not a scalar");
   }
   int64_t diagonal = std::clamp((*k)[0], -(int64_t{1} << 40), int64_t{1} << 40);
   c.setOutput(0, c.unary<tn::TriluOp>(c.value(0), diagonal, c.integer("upper", 1) != 0));

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-constexpr char kChangingShape[] = "data decides how many iterations run, and they change the shape "
-                                  "of what they carry";
+constexpr char kChangingShape[] =
+    "data decides how many iterations run, and they change the shape of a carried value";
 constexpr char kFixCount[] = "make the number of iterations a constant";
 
 bool isInteger(const ImportedValue &value) {
@@ -227,14 +227,14 @@ private:
   /// What an iteration says about the next; false after a failure.
   bool takeCondition(ImportedValue &more) {
     if (more.isContainer()) {
-      c.error(ErrorId::OnnxBadNode, "the condition that its body gives is not a tensor");
+      c.error(ErrorId::OnnxBadNode, "the condition computed by its body is not a tensor");
       return false;
     }
     std::optional<Sizes> known = c.sizesOf(more);
     std::optional<int64_t> constant =
         known && known->isScalarLike() ? tn::constantDim(known->values[0]) : std::nullopt;
     if (!c.has(1) && constant.value_or(0) == 0) {
-      c.gap("its body ends it, which has an effect only with an input 'cond'",
+      c.gap("its body ends the loop, which has an effect only with an input 'cond'",
             "give it a constant true as input 'cond'");
     } else if (constant) {
       hasEnded = *constant == 0;

@@ -30,7 +30,7 @@ void scaler(NodeContext &c) {
     int64_t count = static_cast<int64_t>(each->floats.size());
     if (count != 1 && (c.rank(0) == 0 || tn::constantDim(c.dims(0).back()) != count)) {
       return c.error(ErrorId::OnnxBadAttribute,
-                     "attribute '" + StringRef(each->name) + "' does not have a value a column");
+                     "attribute '" + StringRef(each->name) + "' does not have a value per column");
     }
     SmallVector<double> values(each->floats.begin(), each->floats.end());
     Value row = c.realConstant(values, {count}, c.builder().getF32Type());
@@ -81,7 +81,7 @@ void imputer(NodeContext &c) {
   int64_t count = static_cast<int64_t>(isReal ? values.size() : integers.size());
   if (count == 0 ||
       (count != 1 && (c.rank(0) == 0 || tn::constantDim(c.dims(0).back()) != count))) {
-    return c.error(ErrorId::OnnxBadAttribute, "its imputed values are not one a column");
+    return c.error(ErrorId::OnnxBadAttribute, "it does not have one imputed value per column");
   }
   Value row = isReal ? c.realConstant(values, {count}, c.element(0))
                      : c.integerConstant(integers, {count}, c.element(0));
@@ -125,7 +125,7 @@ void labelEncoder(NodeContext &c) {
                  "use keys and values that are lists of int64 or float");
   }
   if (count != values) {
-    return c.error(ErrorId::OnnxBadAttribute, "it does not have a value a key");
+    return c.error(ErrorId::OnnxBadAttribute, "it does not have a value per key");
   }
   Type element = getElementTypeOrSelf(table);
   Value otherwise = element.isF32()
@@ -164,7 +164,7 @@ void featureVectorizer(NodeContext &c) {
     bool fits = dims.size() == 2 &&
                 (widths.empty() || (i < widths.size() && tn::constantDim(dims[1]) == widths[i]));
     if (!fits) {
-      return c.gap("inputs of other widths than inputdimensions has are not supported",
+      return c.gap("inputs of other widths than in inputdimensions are not supported",
                    "correct inputdimensions");
     }
     parts.push_back(c.reshape(c.cast(c.value(i), c.builder().getF32Type()), dims));
@@ -224,7 +224,7 @@ std::optional<Vectorizer> readVectorizer(NodeContext &c) {
   int64_t least = c.integer("min_gram_length", 1), most = c.integer("max_gram_length", 1);
   v.mostSkips = c.integer("max_skip_count", 0);
   if (c.hasAttribute("pool_strings")) {
-    c.gap("n-grams of strings are not supported", "use numbers of words");
+    c.gap("n-grams of strings are not supported", "use numbers instead of words");
     return std::nullopt;
   }
   bool isSound = !columns.empty() && least >= 1 && most >= least && v.mostSkips >= 0 &&

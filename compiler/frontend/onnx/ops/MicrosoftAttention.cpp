@@ -60,7 +60,7 @@ Value seenByLengths(NodeContext &c, unsigned i, AffineExpr batch, AffineExpr key
   AffineExpr one = c.constantSize(1), all = c.dims(i)[0];
   bool hasStarts = !tn::sameDim(all, batch);
   if (hasStarts && !tn::sameDim(all, multiplySizes(batch, c.constantSize(2)))) {
-    c.gap("its mask of lengths is not known to have one or two for each entry of the batch",
+    c.gap("its mask of lengths is not known to have one or two entries for each batch entry",
           "give a mask over all keys");
     return Value();
   }
@@ -198,7 +198,7 @@ Value readTotal(NodeContext &c, Cache &cache) {
   };
   AffineExpr length = totalLength(c, cache);
   if (!length) {
-    c.error(ErrorId::OnnxBadNode, "its total sequence length is not one number");
+    c.error(ErrorId::OnnxBadNode, "its total sequence length is not a single number");
     return Value();
   }
   bool grows = compare(cache.past, Comparison::LessOrEqual, length);

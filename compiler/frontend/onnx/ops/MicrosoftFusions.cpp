@@ -22,7 +22,7 @@ Value activated(NodeContext &c, Value x, std::optional<double> alpha, std::optio
   std::string lower = StringRef(name).lower();
   const tn::CellActivation *known = tn::findCellActivation(lower);
   if (!known) {
-    c.gap("activation " + name + " behind an operator is not supported",
+    c.gap("activation " + name + " after an operator is not supported",
           "export without the fusion");
     return Value();
   }
@@ -83,7 +83,7 @@ void skipRmsNorm(NodeContext &c) {
 
 void embedLayerNorm(NodeContext &c) {
   if (c.rank(0) != 2 || c.rank(3) != 2) {
-    return c.error(ErrorId::OnnxBadNode, "its ids or position embeddings are no matrix");
+    return c.error(ErrorId::OnnxBadNode, "its ids or position embeddings are not a matrix");
   }
   c.ignore("mask_index_type"); // says no more than whether output 1 is wanted
   Type count = c.builder().getI32Type();

@@ -118,8 +118,9 @@ std::optional<Packing> readPacking(NodeContext &c) {
           c.type(1).getNumElements() == p.n * p.blocks * (p.block * p.bits / 8) &&
           c.type(2).getNumElements() == p.n * p.blocks;
   if (!sound || !c.element(1).isUnsignedInteger(8)) {
-    c.error(ErrorId::OnnxBadNode, "its weights or scales do not have the sizes that N, K, bits and "
-                                  "block_size say");
+    c.error(
+        ErrorId::OnnxBadNode,
+        "its weights or scales do not have the sizes that follow from N, K, bits and block_size");
     return std::nullopt;
   }
   return p;
@@ -138,7 +139,8 @@ Value zeroPoints(NodeContext &c, const Packing &p) {
   bool isFloat = isa<FloatType>(c.element(3));
   int64_t bytes = isFloat ? p.blocks : (p.blocks * p.bits + 7) / 8;
   if (!c.type(3).hasStaticShape() || c.type(3).getNumElements() != p.n * bytes) {
-    c.error(ErrorId::OnnxBadNode, "its zero points do not have the size that N, K and bits say");
+    c.error(ErrorId::OnnxBadNode,
+            "its zero points do not have the size that follows from N, K and bits");
     return Value();
   }
   if (isFloat) {
@@ -154,7 +156,7 @@ Value dequantizedByGroups(NodeContext &c, const Packing &p, Value numbers) {
   AffineExpr n = c.constantSize(p.n), k = c.constantSize(p.k), none = c.constantSize(0);
   Value zero = zeroPoints(c, p);
   if (!zero || !numbers || c.rank(4) != 1) {
-    c.error(ErrorId::OnnxBadNode, "its groups are not one a row of the weights");
+    c.error(ErrorId::OnnxBadNode, "it does not have one group per row of the weights");
     return Value();
   }
   Value groups = c.sliceAxis(c.fromStart(c.value(4)), 0, none, k);

@@ -203,7 +203,7 @@ void transpose(NodeContext &c) {
   llvm::sort(sorted);
   if (!llvm::equal(sorted, llvm::reverse(reversed))) {
     return c.error(ErrorId::OnnxBadAttribute,
-                   "attribute 'perm' is no permutation of the dimensions");
+                   "attribute 'perm' is not a permutation of the dimensions");
   }
   c.setOutput(0, c.transpose(c.value(0), permutation));
 }

@@ -111,7 +111,7 @@ Value overRow(NodeContext &c, Value parameter, int64_t axis) {
 Type stashType(NodeContext &c) {
   Type stash = c.elementNamed("stash_type", c.builder().getF32Type());
   if (stash && (!isa<FloatType>(stash) || stash.getIntOrFloatBitWidth() < 16)) {
-    c.error(ErrorId::OnnxBadAttribute, "attribute 'stash_type' is no float type");
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'stash_type' is not a float type");
   }
   return c.failed() ? Type() : stash;
 }
@@ -172,7 +172,7 @@ void rmsNorm(NodeContext &c) {
 /// `haveOwn`: the scale has an element for each channel.
 std::optional<int64_t> channels(NodeContext &c, bool haveOwn) {
   if (c.rank(0) < 2 || c.rank(1) != 1) {
-    c.error(ErrorId::OnnxBadNode, "its input has no channel dimension, or its scale is no list");
+    c.error(ErrorId::OnnxBadNode, "its input has no channel dimension, or its scale is not a list");
     return std::nullopt;
   }
   if (haveOwn && tn::constantDim(c.dims(1)[0])) {

@@ -13,7 +13,7 @@ void optional(NodeContext &c) {
   result.kind = ImportedValue::Kind::Optional;
   if (c.has(0)) {
     if (c.input(0).kind == ImportedValue::Kind::Optional) {
-      return c.error(ErrorId::OnnxBadNode, "an optional cannot hold an optional");
+      return c.error(ErrorId::OnnxBadNode, "an optional cannot contain an optional");
     }
     result.elements.push_back(c.input(0));
   }
@@ -32,7 +32,7 @@ void optionalHasElement(NodeContext &c) {
 void optionalGetElement(NodeContext &c) {
   ImportedValue &input = c.input(0);
   if (isEmpty(input)) {
-    return c.error(ErrorId::OnnxBadNode, "the optional holds nothing");
+    return c.error(ErrorId::OnnxBadNode, "the optional is empty");
   }
   c.setOutput(0, input.kind == ImportedValue::Kind::Optional ? input.elements[0] : input);
 }

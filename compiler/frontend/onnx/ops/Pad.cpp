@@ -60,7 +60,7 @@ bool readPads(NodeContext &c, Padding &padding) {
     return false;
   }
   if (pads->size() != 2 * axes.size()) {
-    c.error(ErrorId::OnnxBadNode, "the padding does not have two entries a dimension");
+    c.error(ErrorId::OnnxBadNode, "the padding does not have two entries per dimension");
     return false;
   }
   padding.begins.assign(rank, c.constantSize(0));

@@ -132,7 +132,7 @@ void sliceByData(NodeContext &c) {
   std::optional<SmallVector<int64_t>> axes, steps;
   int64_t count = c.rank(1) == 1 && c.type(1).hasStaticShape() ? c.type(1).getNumElements() : -1;
   if (count < 0 || !c.type(2).hasStaticShape()) {
-    return c.gap("it is not known of how many dims the slice is",
+    return c.gap("the number of dims of the slice is unknown",
                  "give starts and ends a fixed length with --shape");
   }
   axes = c.has(3) ? c.requireIntegers(3, "list of axes")
@@ -321,8 +321,9 @@ void tile(NodeContext &c) {
 template <bool toSpace> void blocks(NodeContext &c) {
   int64_t size = c.integer("blocksize", 0);
   if (c.rank(0) != 4 || size < 1 || size > kMaxStep) {
-    return c.error(ErrorId::OnnxBadAttribute,
-                   "attribute 'blocksize' is not positive, or its input has no four dimensions");
+    return c.error(
+        ErrorId::OnnxBadAttribute,
+        "attribute 'blocksize' is not positive, or its input does not have four dimensions");
   }
   tn::Dims d = c.dims(0);
   AffineExpr b = c.constantSize(size);

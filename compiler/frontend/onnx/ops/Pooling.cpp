@@ -123,7 +123,7 @@ bool padToCeil(NodeContext &c, Windows &w) {
     }
     std::optional<int64_t> size = tn::constantDim(dims[d + 2]);
     if (!size) {
-      c.gap("how many of its windows start inside of the data depends on a size",
+      c.gap("a size decides how many of its windows start inside the data",
             "declare it with --shape");
       return false;
     }

@@ -53,7 +53,7 @@ void checkScales(NodeContext &c, unsigned i, bool divides) {
     if (!std::isfinite(scale) || (divides && scale < std::numeric_limits<float>::min())) {
       std::string text = StringRef(llvm::formatv("{0:g}", scale).str()).lower();
       return c.error(ErrorId::OnnxBadNode,
-                     "its scale is " + text + ", which stands for no step between numbers");
+                     "its scale is " + text + ", which is not a step between numbers");
     }
   }
 }
@@ -67,7 +67,7 @@ void checkQuantization(NodeContext &c, std::initializer_list<QuantizationInputs>
     if (isGiven(each.numbers) && isGiven(each.zero) &&
         c.element(each.numbers) != c.element(each.zero)) {
       c.error(ErrorId::OnnxBadNode, "the type of input " + Twine(each.zero) +
-                                        ", a zero point, is not that of its numbers");
+                                        ", a zero point, differs from that of its numbers");
     }
   }
 }

@@ -26,8 +26,8 @@ std::optional<Granularity> readGranularity(NodeContext &c) {
   int64_t block = c.integer("block_size", 0);
   bool isBlocked = block > 0 && scaleRank == rank && rank > 0;
   if (block < 0 || (scaleRank > 1 && !isBlocked)) {
-    c.error(ErrorId::OnnxBadNode, "its scales are neither one, nor one an index of an axis, nor "
-                                  "blocks of a size that is given");
+    c.error(ErrorId::OnnxBadNode, "its scales are neither one number, nor one per index of an "
+                                  "axis, nor blocks of a given size");
     return std::nullopt;
   }
   Granularity granularity;
@@ -42,7 +42,7 @@ std::optional<Granularity> readGranularity(NodeContext &c) {
     tn::Dims blocks = c.dims(0);
     blocks[granularity.axis] = blocks[granularity.axis].ceilDiv(block);
     if (!tn::sameDims(c.dims(1), blocks)) {
-      c.gap("its scales are not one a block of the axis", "correct block_size");
+      c.gap("it does not have one scale per block of the axis", "correct block_size");
     }
   }
   bool hasZeros = c.has(2) && c.type(1).hasStaticShape() && c.type(2).hasStaticShape();
@@ -176,7 +176,7 @@ void quantizeLinear(NodeContext &c) {
   }
   if ((stated && stated != element) || !isComputedFloat(real)) {
     return c.error(ErrorId::OnnxBadAttribute,
-                   "output_dtype is not the zero point's type, or precision is no float type");
+                   "output_dtype is not the zero point's type, or precision is not a float type");
   }
   if (element.isInteger(1) || element.getIntOrFloatBitWidth() > 16 || isComputedFloat(element)) {
     return c.gap("its quantized type is not supported", "use integers of at most 16 bits");

@@ -115,8 +115,9 @@ void multinomial(NodeContext &c) {
   int64_t type = c.integer("dtype", 6);
   tn::Dims dims = c.dims(0);
   if (dims.size() != 2 || samples < 1 || samples > (int64_t{1} << 20) || (type != 6 && type != 7)) {
-    return c.error(ErrorId::OnnxBadNode, "its input is no list of distributions, or an attribute "
-                                         "has an unknown value");
+    return c.error(
+        ErrorId::OnnxBadNode,
+        "its input is not a list of distributions, or an attribute has an unknown value");
   }
   Type real = c.builder().getF32Type();
   Value chances = c.unary<tn::SoftmaxOp>(c.cast(c.value(0), real), int64_t{1}, false);

@@ -116,7 +116,7 @@ SmallVector<Activation> readActivations(NodeContext &n, Cell cell, int64_t direc
     const tn::CellActivation *known = tn::findCellActivation(lower);
     if (!known) {
       n.gap("activation " + StringRef(name) + " in a recurrent layer is not supported",
-            "use one that the specification of ONNX lists");
+            "use one from the ONNX specification");
       return result;
     }
     result.push_back({lower, nextAlpha(name, known->alpha, known->usualAlpha),

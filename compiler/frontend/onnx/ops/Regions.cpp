@@ -29,7 +29,7 @@ std::optional<frontend::RegionPooling> readPooling(NodeContext &c) {
   } else if (constexpr int64_t kMax = 1024; std::max({p.height, p.width, p.samples}) > kMax) {
     c.gap("more than 1024 bins or samples along a dimension are not supported", "use fewer");
   } else if (p.samples == 0) {
-    c.gap("the number of samples follows from the size of each region, which only data decides",
+    c.gap("the number of samples depends on the size of each region, which only data decides",
           "export with a sampling_ratio above 0");
   }
   return c.failed() ? std::nullopt : std::optional(p);
@@ -48,7 +48,7 @@ void roiAlign(NodeContext &c) {
     return;
   }
   if (!tn::sameDim(rois[0], c.dims(2)[0])) {
-    return c.gap("there are not as many boxes as numbers of images, or that is not known",
+    return c.gap("the numbers of boxes and of image indices differ, or may differ",
                  "declare both dimensions with --shape");
   }
   c.setOutput(0, frontend::alignRegions(c, c.value(0), c.value(1), c.value(2), *p));

@@ -42,7 +42,7 @@ std::optional<Resized> fromScales(NodeContext &c, ArrayRef<double> scales, Array
     request.dims[axis] = scaledSize(c.symbols(), size, scale, /*inDoubles=*/false);
     if (!request.dims[axis]) {
       std::optional<int64_t> largest = largestScaled(c.symbols(), size, scale);
-      c.gap("the product of its factor and a size rounds as no fraction of the size does",
+      c.gap("the rounded product of its factor and a size is not a fraction of the size",
             largest ? "give the dimension a range of sizes up to " + Twine(*largest)
                     : Twine("give the dimension one size with --shape"));
       return std::nullopt;

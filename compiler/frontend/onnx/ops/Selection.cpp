@@ -81,7 +81,7 @@ AffineExpr placesOf(NodeContext &c, AffineExpr boxes) {
 void nonMaxSuppression(NodeContext &c) {
   int64_t isCenter = c.integer("center_point_box", 0);
   if (c.rank(0) != 3 || c.rank(1) != 3) {
-    return c.error(ErrorId::OnnxBadNode, "its boxes or scores have no three dimensions");
+    return c.error(ErrorId::OnnxBadNode, "its boxes or scores do not have three dimensions");
   }
   Type index = c.builder().getI64Type();
   Value scores = c.value(1);

@@ -23,14 +23,14 @@ ImportedValues *elementsOf(NodeContext &c, unsigned i) {
 void setSequence(NodeContext &c, unsigned output, ImportedValues elements) {
   if (elements.size() > size_t{kMaxElements}) {
     return c.gap("its sequence has more than " + Twine(kMaxElements) + " elements",
-                 "keep what it holds in one tensor");
+                 "keep its contents in one tensor");
   }
   for (const ImportedValue &element : elements) {
     if (element.isContainer() || elements[0].isContainer()) {
       return c.error(ErrorId::OnnxBadNode, "the elements of a sequence must be tensors");
     }
     if (element.type && element.type.getElementType() != elements[0].type.getElementType()) {
-      return c.error(ErrorId::OnnxBadNode, "the elements of a sequence must be of one type");
+      return c.error(ErrorId::OnnxBadNode, "the elements of a sequence must have the same type");
     }
   }
   if (!c.failed()) {
@@ -49,7 +49,7 @@ std::optional<int64_t> position(NodeContext &c, unsigned i, int64_t size, int64_
   }
   if (known->size() != 1 || known->front() < -size || known->front() > most) {
     c.error(ErrorId::OnnxBadNode,
-            "the position is outside of a sequence of " + Twine(size) + " elements");
+            "the position is outside a sequence of " + Twine(size) + " elements");
     return std::nullopt;
   }
   return known->front() < 0 ? known->front() + size : known->front();
@@ -132,7 +132,7 @@ std::optional<SmallVector<AffineExpr>> chunks(NodeContext &c, AffineExpr dim, Af
     return SmallVector<AffineExpr>(*count, chunk);
   }
   if (!length || !each || *length / *each >= kMaxElements) {
-    c.gap("how many parts it makes is not known, or more than " + Twine(kMaxElements),
+    c.gap("the number of parts is unknown, or more than " + Twine(kMaxElements),
           "declare one size with --shape");
     return std::nullopt;
   }

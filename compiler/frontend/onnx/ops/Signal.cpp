@@ -52,8 +52,8 @@ std::optional<frontend::Transform> readTransform(NodeContext &c, std::optional<i
   }
   if (t.points < 1 || t.points > frontend::kMaxTableElements ||
       (onesided && !t.inverse && t.parts == 2)) {
-    c.error(ErrorId::OnnxBadNode, "its length is not positive, or half of the results of a "
-                                  "complex signal is wanted");
+    c.error(ErrorId::OnnxBadNode,
+            "its length is not positive, or half of the results of a complex signal is requested");
     return std::nullopt;
   }
   t.length = t.realResult ? t.points / 2 + 1 : t.points;
@@ -81,7 +81,7 @@ void wholeTransform(NodeContext &c, int64_t axis) {
     return c.gap("the length of the signal is not constant", "declare the dimension with --shape");
   }
   if (onesided && *parts == 2) {
-    return c.error(ErrorId::OnnxBadNode, "half of the results of a complex signal is wanted");
+    return c.error(ErrorId::OnnxBadNode, "half of the results of a complex signal is requested");
   }
   Value y = frontend::transformWhole(c, c.value(0), axis, inverse);
   AffineExpr half =
@@ -91,7 +91,7 @@ void wholeTransform(NodeContext &c, int64_t axis) {
 
 void dft(NodeContext &c) {
   if (c.rank(0) < 2) {
-    return c.error(ErrorId::OnnxBadNode, "its input has no dimension of parts");
+    return c.error(ErrorId::OnnxBadNode, "its input has no dimension for real and imaginary parts");
   }
   std::optional<int64_t> axis = axisOfTransform(c);
   if (!axis) {
@@ -149,7 +149,7 @@ std::optional<Frames> readFrames(NodeContext &c) {
 
 void stft(NodeContext &c) {
   if (c.rank(0) < 2 || c.rank(0) > 3 || (c.has(2) && c.rank(2) != 1)) {
-    return c.error(ErrorId::OnnxBadNode, "its signal or window has another rank than needed");
+    return c.error(ErrorId::OnnxBadNode, "its signal or window has the wrong rank");
   }
   std::optional<Frames> f = readFrames(c);
   if (!f) {

@@ -26,7 +26,8 @@ Value kernels(NodeContext &c, StringRef attribute, int64_t count, StringRef type
   parameters.resize(3);
   std::optional<int64_t> features = c.rank(0) == 2 ? tn::constantDim(c.dims(0)[1]) : std::nullopt;
   if (!features || count < 1) {
-    c.gap("its input is no matrix of a constant number of features", "declare it with --shape");
+    c.gap("its input is not a matrix with a constant number of features",
+          "declare it with --shape");
     return Value();
   }
   if (!hasNumbers(c, vectors.size(), count * *features, attribute)) {

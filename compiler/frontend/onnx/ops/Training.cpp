@@ -14,7 +14,8 @@ template <size_t Count> class Steps {
 public:
   explicit Steps(NodeContext &context) : c(context), tensors((c.numInputs() - 2) / Count) {
     if (c.numInputs() != 2 + Count * tensors || c.numOutputs() != (Count - 1) * tensors) {
-      c.error(ErrorId::OnnxBadArity, "its inputs or outputs are not as many for each tensor");
+      c.error(ErrorId::OnnxBadArity,
+              "it does not have the same number of inputs and outputs for each tensor");
     }
   }
 

@@ -25,7 +25,7 @@ Value transformTargets(NodeContext &c, Value scores, int64_t targets, StringRef 
 bool fitsColumns(NodeContext &c, ArrayRef<double> values, int64_t count, StringRef name) {
   bool fits = values.empty() || static_cast<int64_t>(values.size()) == count;
   if (!fits) {
-    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' does not have a value a column");
+    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' does not have a value per column");
   }
   return fits;
 }
@@ -239,7 +239,7 @@ Value linear(NodeContext &c, int64_t targets) {
   int64_t count = static_cast<int64_t>(coefficients.size());
   if (targets < 1 || count % targets != 0 || c.rank(0) != 2) {
     c.error(ErrorId::OnnxBadAttribute,
-            "its coefficients are no rows for its targets, or its input is no matrix");
+            "its coefficients are not rows for its targets, or its input is not a matrix");
     return Value();
   }
   Type real = c.builder().getF32Type();
@@ -270,7 +270,7 @@ void linearClassifier(NodeContext &c) {
     return c.setOutput(1, transformScores(c, scores, transform));
   }
   if (rows != 1 || count != 2) {
-    return c.gap("its coefficients are not a row a class", "give each class its own");
+    return c.gap("it does not have one row of coefficients per class", "give each class its own");
   }
   setByOneWeight(c, labels, scores, transform, false);
 }

@@ -254,7 +254,7 @@ Value evaluateTrees(NodeContext &c, const Ensemble &ensemble) {
   bool isSound = areSound(ensemble, c.dims(0)[1]);
   std::optional<int64_t> levels = isSound ? levelsOf(ensemble) : std::nullopt;
   if (!levels || ensemble.roots.empty()) {
-    c.error(ErrorId::OnnxBadAttribute, "its nodes are no trees over its features");
+    c.error(ErrorId::OnnxBadAttribute, "its nodes do not form trees over its features");
     return Value();
   }
   int64_t nodes = static_cast<int64_t>(ensemble.nodes.size());

@@ -191,7 +191,7 @@ void unique(NodeContext &c) {
 /// ONNX Runtime's: of a list, in the order of the first of each.
 void uniqueOfList(NodeContext &c) {
   if (c.rank(0) != 1) {
-    return c.error(ErrorId::OnnxBadNode, "its input is no list");
+    return c.error(ErrorId::OnnxBadNode, "its input is not a list");
   }
   Value x = c.value(0);
   Groups groups = groupElements(c, x, /*isSorted=*/false);

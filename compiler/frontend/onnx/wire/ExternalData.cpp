@@ -92,7 +92,7 @@ Result<ExternalLocation> parseExternalLocation(const Tensor &tensor) {
   }
   if (out.location.starts_with(kInMemoryPrefix)) {
     return externalError(ErrorId::OnnxExternalInMemory, tensor.name,
-                         "its data is marked as living in another program's memory",
+                         "its data is marked as held in another program's memory",
                          "save the model with its weights before passing it on");
   }
   return out;
@@ -177,9 +177,10 @@ Result<std::shared_ptr<ExternalFiles::Mapping>> ExternalFiles::open(std::string_
 Result<Bytes> ExternalFiles::view(const ExternalLocation &location, uint64_t size,
                                   std::string_view tensor) {
   if (location.hasLength && location.length != size) {
-    return externalError(ErrorId::OnnxTensorSize, tensor,
-                         strCat("needs ", size, " bytes, its external data has ", location.length),
-                         "export the model again");
+    return externalError(
+        ErrorId::OnnxTensorSize, tensor,
+        strCat("needs ", size, " bytes, but its external data has ", location.length),
+        "export the model again");
   }
   Result<std::shared_ptr<Mapping>> opened = open(location.location);
   if (!opened) {

@@ -160,7 +160,8 @@ Status Parser::node(std::string_view body, Node &node) {
     }
   }));
   if (node.opType.empty()) {
-    return Status::error(ErrorId::OnnxBadName, strCat("node '", node.name, "' names no operator"),
+    return Status::error(ErrorId::OnnxBadName,
+                         strCat("node '", node.name, "' does not name an operator"),
                          "export the model again");
   }
   if (node.domain == "ai.onnx") {

@@ -5,7 +5,7 @@
 namespace tenon::onnx {
 
 Status Parser::tooMany(std::string_view what) const {
-  return Status::error(ErrorId::OnnxTooMany, strCat("the model holds too many ", what),
+  return Status::error(ErrorId::OnnxTooMany, strCat("the model has too many ", what),
                        "split the model into several");
 }
 
@@ -13,7 +13,7 @@ Status Parser::checkName(std::string_view name) const {
   if (name.size() > limits.nameBytes || name.find('\0') != std::string_view::npos) {
     return Status::error(ErrorId::OnnxBadName,
                          strCat("the name that starts with '", name.substr(0, 40),
-                                "' is longer than 64 KiB or holds a zero byte"),
+                                "' is longer than 64 KiB or contains a zero byte"),
                          "rename the value and export again");
   }
   return Status::ok();

@@ -113,11 +113,10 @@ Status checkSources(const Tensor &tensor) {
     return tensorError(ErrorId::OnnxTensorData, tensor, "is split into segments");
   }
   if (lists + tensor.hasRaw + tensor.external > 1) {
-    return tensorError(ErrorId::OnnxTensorData, tensor, "holds its data in more than one form");
+    return tensorError(ErrorId::OnnxTensorData, tensor, "has data in more than one form");
   }
   if (lists == 1 && listFor(tensor).empty()) {
-    return tensorError(ErrorId::OnnxTensorData, tensor,
-                       "holds its data in the list of another type");
+    return tensorError(ErrorId::OnnxTensorData, tensor, "has data in the list of another type");
   }
   return Status::ok();
 }
@@ -194,7 +193,7 @@ Status checkPadding(const Tensor &tensor, const TensorData &data) {
     for (std::byte value : data.view) {
       if (static_cast<unsigned>(value) > 1) {
         return tensorError(ErrorId::OnnxTensorPadding, tensor,
-                           "holds a bool that is neither 0 nor 1");
+                           "contains a bool that is neither 0 nor 1");
       }
     }
   }
@@ -212,7 +211,7 @@ Status sizeTensor(const Tensor &tensor, const std::vector<int64_t> &dims, Tensor
   std::optional<int64_t> elements = elementCount(dims);
   std::optional<int64_t> bytes = byteSize(data.type, dims);
   if (!elements || !bytes) {
-    return tensorError(ErrorId::OnnxShapeOverflow, tensor, "has more elements than can be counted");
+    return tensorError(ErrorId::OnnxShapeOverflow, tensor, "has too many elements to count");
   }
   data.elements = static_cast<uint64_t>(*elements);
   data.bits = valueBits(data.type);
@@ -233,7 +232,7 @@ Result<std::vector<uint64_t>> positions(const SparseTensor &sparse, uint64_t cou
   TENON_ASSIGN(TensorData numbers, loadTensor(indices, files));
   if (numbers.view.size() != count * rank * sizeof(int64_t)) {
     return tensorError(ErrorId::OnnxTensorSize, sparse.values,
-                       strCat("has ", count, " values and indices of another number"));
+                       strCat("has ", count, " values, but another number of indices"));
   }
   std::vector<uint64_t> result;
   for (uint64_t e = 0; e < count; ++e) {

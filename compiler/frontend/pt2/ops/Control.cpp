@@ -15,7 +15,7 @@ constexpr int64_t kMaxIterations = 1024;
 const Graph *graphAt(Call &c, size_t index) {
   const Argument *given = c.positional(index);
   if (!given || given->kind != Argument::Kind::Graph || !given->graph) {
-    c.error(ErrorId::Pt2BadGraph, "its argument " + Twine(index) + " is no graph");
+    c.error(ErrorId::Pt2BadGraph, "its argument " + Twine(index) + " is not a graph");
     return nullptr;
   }
   return given->graph.get();

@@ -36,7 +36,7 @@ void permute(Call &c) {
   SmallVector<int64_t> sorted(order);
   llvm::sort(sorted);
   if (sorted != llvm::to_vector(llvm::seq<int64_t>(0, rankOf(x)))) {
-    return c.error(ErrorId::Pt2BadGraph, "its dims are no permutation");
+    return c.error(ErrorId::Pt2BadGraph, "its dims are not a permutation");
   }
   permuteTo(c, order);
 }
@@ -271,7 +271,7 @@ void pixelShuffle(Call &c) {
   int64_t at = static_cast<int64_t>(outer.size());
   order.append({at, at + 3, at + 1, at + 4, at + 2});
   if (!channels) {
-    return c.gap("the number of channels is no multiple of the factor for certain",
+    return c.gap("the number of channels may not be a multiple of the factor",
                  "declare it with --shape");
   }
   c.setOutput(c.reshape(c.transpose(c.reshape(x, apart), order), joined));

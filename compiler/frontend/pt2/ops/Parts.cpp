@@ -104,7 +104,7 @@ std::optional<Part> slicePart(Call &c, AffineExpr dim, int64_t axis) {
   std::optional<frontend::AxisSlice> clamped =
       frontend::clampSlice(c.symbols(), dim, start, end, step);
   if (!clamped) {
-    c.gap("the bounds of a slice cannot be shown to lie inside of the dimension, or outside of it",
+    c.gap("the bounds of a slice cannot be shown to lie inside the dimension, or outside it",
           "declare the input shapes with --shape");
     return std::nullopt;
   }

@@ -50,7 +50,7 @@ void roiAlign(Call &c) {
   }
   constexpr int64_t kMax = 1024;
   if (p.height < 1 || p.width < 1 || std::max({p.height, p.width, p.samples}) > kMax) {
-    return c.error(ErrorId::Pt2BadGraph, "its bins or samples are none or too many");
+    return c.error(ErrorId::Pt2BadGraph, "it has no bins or samples, or too many");
   }
   if (!frontend::requireDim(c, boxes[1], 5, "the length of its boxes")) {
     return;

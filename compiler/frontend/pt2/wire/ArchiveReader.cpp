@@ -63,7 +63,7 @@ Status ArchiveReader::findEntries() {
   uint64_t unpacked = 0;
   for (zip::Entry &entry : list) {
     if (leavesArchive(entry.name)) {
-      return archive.bad(strCat("the entry '", entry.name, "' lies outside of the archive"));
+      return archive.bad(strCat("the entry '", entry.name, "' lies outside the archive"));
     }
     unpacked += entry.method == zip::kStored ? 0 : entry.unpacked;
     if (unpacked > kMaxUnpacked + kMaxExpansion * fileBytes) {
@@ -80,7 +80,7 @@ Status ArchiveReader::findEntries() {
     bool isPickle = entries.count("data.pkl") != 0;
     return archive.bad(isPickle
                            ? "it is a pickled model or state_dict, not a program of torch.export"
-                           : "it holds no 'models/model.json', as torch.export.save writes it");
+                           : "it contains no 'models/model.json', which torch.export.save writes");
   }
   return Status::ok();
 }

@@ -40,7 +40,7 @@ void JsonReader::fail(std::string_view where, std::string_view what) {
 
 const Json *JsonReader::optionalMember(const Json &object, const char *name) {
   if (!object.is_object()) {
-    fail(name, "is asked of what is no object");
+    fail(name, "is requested from a value that is not an object");
     return nullptr;
   }
   Json::const_iterator found = object.find(name);
@@ -58,7 +58,7 @@ const Json *JsonReader::member(const Json &object, const char *name) {
 std::string JsonReader::text(const Json &object, const char *name) {
   const Json *found = member(object, name);
   if (found && !found->is_string()) {
-    fail(name, "is no text");
+    fail(name, "is not text");
   }
   return found && found->is_string() ? found->get<std::string>() : std::string();
 }
@@ -73,7 +73,7 @@ int64_t JsonReader::integerOf(const Json &value, std::string_view where) {
               (!value.is_number_unsigned() ||
                value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
   if (!fits) {
-    fail(where, "is no integer of 64 bits");
+    fail(where, "is not a 64-bit integer");
     return 0;
   }
   return value.get<int64_t>();
@@ -82,7 +82,7 @@ int64_t JsonReader::integerOf(const Json &value, std::string_view where) {
 const Json &JsonReader::array(const Json &object, const char *name) {
   const Json *found = member(object, name);
   if (found && !found->is_array()) {
-    fail(name, "is no list");
+    fail(name, "is not a list");
   }
   return found && found->is_array() ? *found : kNothing;
 }
@@ -90,7 +90,7 @@ const Json &JsonReader::array(const Json &object, const char *name) {
 const Json &JsonReader::object(const Json &object, const char *name) {
   const Json *found = member(object, name);
   if (found && !found->is_object()) {
-    fail(name, "is no object");
+    fail(name, "is not an object");
   }
   return found && found->is_object() ? *found : kNothing;
 }
@@ -115,7 +115,7 @@ double JsonReader::real(const Json &value, std::string_view where) {
     return -std::numeric_limits<double>::infinity();
   }
   if (text != "NaN") {
-    fail(where, "is no number");
+    fail(where, "is not a number");
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

@@ -105,13 +105,13 @@ Argument ProgramReader::known(Kind kind, const Json &value) {
     result.real = json.real(value, "a float argument");
   } else if (kind == Kind::String || kind == Kind::Other) {
     if (!value.is_string()) {
-      json.fail("a text argument", "is no text");
+      json.fail("a text argument", "is not text");
       return result;
     }
     result.text = value.get<std::string>();
   } else if (kind == Kind::Bool) {
     if (!value.is_boolean()) {
-      json.fail("a bool argument", "is no bool");
+      json.fail("a bool argument", "is not a bool");
       return result;
     }
     result.integer = value.get<bool>();
@@ -151,7 +151,7 @@ template <typename Read> Argument ProgramReader::list(const Json &value, Read re
   Argument result;
   result.kind = Kind::List;
   if (!value.is_array()) {
-    json.fail("a list argument", "is no list");
+    json.fail("a list argument", "is not a list");
     return result;
   }
   for (const Json &element : value) {

@@ -76,7 +76,7 @@ private:
 Result<uint64_t> Reader::takeCount(std::string_view what, uint64_t bytesOfEach) {
   TENON_ASSIGN(uint64_t count, take<uint64_t>());
   if (count > kMaxEntries || count > left() / bytesOfEach) {
-    return bad(strCat("it states ", count, " ", what, ", and has ", left(), " bytes left"));
+    return bad(strCat("it states ", count, " ", what, ", but only has ", left(), " bytes left"));
   }
   return count;
 }
@@ -94,6 +94,10 @@ Result<std::string_view> Reader::takeText() {
 Result<Value> Reader::takeList(std::string_view key) {
   TENON_ASSIGN(uint32_t kind, take<uint32_t>());
   TENON_ASSIGN(uint64_t count, takeCount("elements", 1));
+  if (kind > kF64) {
+    return bad(
+        strCat("the key '", key, "' is an array of type ", kind, ", which GGUF does not define"));
+  }
   Value::List list;
   for (uint64_t i = 0; i < count; ++i) {
     if (kind == kArray) {
@@ -160,7 +164,7 @@ Status Reader::readKeys(uint64_t count) {
     TENON_ASSIGN(uint32_t kind, take<uint32_t>());
     TENON_ASSIGN(Value value, takeValue(kind, key));
     if (!file.keys.emplace(key, std::move(value)).second) {
-      return bad(strCat("the key '", key, "' is there twice"));
+      return bad(strCat("the key '", key, "' occurs twice"));
     }
   }
   return Status::ok();
@@ -195,14 +199,15 @@ Status Reader::readTensors(uint64_t count) {
           strCat("the tensor '", name, "' is of type ", type, ", which Tenon does not read"),
           strCat("quantize the model to one of ", weights::knownBlockTypes()));
     }
-    if (!tensor.dims.empty() && tensor.dims.back() % tensor.type->elements != 0) {
-      return bad(strCat("the rows of the tensor '", name, "' have ", tensor.dims.back(),
-                        " elements, which is no multiple of its blocks of ",
+    int64_t row = tensor.dims.empty() ? 1 : tensor.dims.back();
+    if (row % tensor.type->elements != 0) {
+      return bad(strCat("the rows of the tensor '", name, "' have ", row,
+                        " elements, which is not a multiple of its blocks of ",
                         tensor.type->elements));
     }
     order.emplace_back(tensor.name, offset);
     if (!file.tensors.emplace(tensor.name, std::move(tensor)).second) {
-      return bad(strCat("the tensor '", name, "' is there twice"));
+      return bad(strCat("the tensor '", name, "' occurs twice"));
     }
   }
   return placeTensors();
@@ -215,7 +220,7 @@ Status Reader::placeTensors() {
     std::optional<int64_t> value = stated->integer();
     if (!value || *value <= 0 || static_cast<uint64_t>(*value) > kMaxAlignment ||
         (*value & (*value - 1)) != 0) {
-      return bad("'general.alignment' is no power of two");
+      return bad("'general.alignment' is not a power of two");
     }
     alignment = static_cast<uint64_t>(*value);
   }
@@ -229,7 +234,7 @@ Status Reader::placeTensors() {
                     static_cast<uint64_t>(tensor.type->bytes);
     if (offset != next) {
       return bad(strCat("the tensor '", name, "' begins at ", offset,
-                        " of the data, and the one before ends at ", next));
+                        " of the data, but the one before ends at ", next));
     }
     if (size > bytes.size() - begin || offset > bytes.size() - begin - size) {
       return bad(strCat("the tensor '", name, "' of ", size, " bytes does not end in the file"));
@@ -248,7 +253,7 @@ Result<File> Reader::read() {
     return Status::error(
         ErrorId::GgufUnknownType,
         isSwapped ? std::string("its numbers are big-endian")
-                  : strCat("it is of version ", version, " of GGUF, and Tenon reads 2 and 3"),
+                  : strCat("it has version ", version, " of GGUF, but Tenon reads 2 and 3"),
         "convert the model again with a current converter");
   }
   constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastKey = 8 + 4 + 1;
@@ -336,8 +341,8 @@ bool looksLikeGguf(Bytes beginning) {
 Result<File> read(Bytes bytes) {
   return looksLikeGguf(bytes)
              ? Reader(bytes).read()
-             : Result<File>(Status::error(ErrorId::GgufDamaged, "it does not begin as GGUF does",
-                                          "give a file of the GGUF format"));
+             : Result<File>(Status::error(
+                   ErrorId::GgufDamaged, "it does not begin like a GGUF file", "give a GGUF file"));
 }
 
 } // namespace tenon::gguf
