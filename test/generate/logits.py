@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 import unittest
 
-import gguf
 import models
 import numpy as np
 from models import Model, Type
@@ -33,7 +32,7 @@ def small(family, types=(Type.F32,), **switches):
 
 
 def scaling(kind, factor, original=None):
-    keys = [("add_rope_scaling_type", gguf.RopeScalingType[kind]), ("add_rope_scaling_factor", factor)]
+    keys = [("add_rope_scaling_type", models.gguf.RopeScalingType[kind]), ("add_rope_scaling_factor", factor)]
     return keys + ([("add_rope_scaling_orig_ctx_len", original)] if original else [])
 
 

@@ -6,6 +6,9 @@ their vocabulary is the bytes and two control tokens.
 
 import dataclasses
 import math
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # products this small are slower on several threads
 
 import gguf
 import numpy as np
