@@ -151,15 +151,39 @@ class Numbers(unittest.TestCase):
         expected = models.logits(model, weights, tokens)
         self.assertLess(np.abs(self.logits(engine, tokens) - expected).max() / np.abs(expected).max(), TOLERANCE)
 
+    def test_parts(self):
+        """A model that is split over files, from the first of them."""
+        model = MODELS["llama3"]
+        weights = models.write(model, self.folder / "parts.gguf", tensors_of_part=9)
+        first, second, *_ = parts = sorted(self.folder.glob("parts-*.gguf"))
+        self.assertEqual(3, len(parts))
+        self.tool("compile", first, "-o", self.folder / "parts.tenon")
+        tokens = [1, 2, 3, 4, 5]
+        expected = models.logits(model, weights, tokens)
+        self.assertLess(np.abs(self.logits(self.folder / "parts.tenon", tokens) - expected).max() / np.abs(expected).max(), TOLERANCE)
+        self.assertIn("it is part 2 of 3", self.refusal(second))
+        third = parts[2].read_bytes()
+        parts[2].write_bytes(second.read_bytes())
+        self.assertIn(f"'{parts[2]}' is not part 3 of 3", self.refusal(first))
+        parts[2].write_bytes(third)
+        second.rename(self.folder / "elsewhere.gguf")
+        refusal = self.refusal(first)
+        self.assertIn("part 2 of 3", refusal)
+        self.assertIn(str(second), refusal)
+
+    def refusal(self, path):
+        done = subprocess.run([TENON, "check", path], capture_output=True, text=True, env=self.environment, timeout=300)
+        self.assertNotEqual(0, done.returncode)
+        return done.stdout + done.stderr
+
     def test_unknown(self):
         """What may change numbers and is not known is named, all of it in one report."""
         keys = [("add_expert_count", 4), ("add_sliding_window", 16), ("add_rope_scaling_attn_factors", 2.0), *scaling("YARN", 4.0, 128)]
         models.write(small("llama", pairs=True, extra=keys, extra_tensors={"blk.0.other.weight": [1.0]}), self.folder / "unknown.gguf")
-        done = subprocess.run([TENON, "check", self.folder / "unknown.gguf"], capture_output=True, text=True, env=self.environment)
-        self.assertNotEqual(0, done.returncode)
+        refusal = self.refusal(self.folder / "unknown.gguf")
         for name in ("llama.expert_count", "llama.attention.sliding_window", "llama.rope.scaling.attn_factor", "blk.0.other.weight"):
-            self.assertIn(name, done.stdout + done.stderr)
-        self.assertNotIn("original_context_length", done.stdout + done.stderr)
+            self.assertIn(name, refusal)
+        self.assertNotIn("original_context_length", refusal)
 
 
 def add(name):

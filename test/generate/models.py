@@ -71,11 +71,11 @@ def alphabet():
     return [signs[byte] for byte in range(256)]
 
 
-def write(model, path):
-    """Writes the file and returns the weights by name, in float64."""
+def write(model, path, tensors_of_part=0):
+    """Writes the file, or parts of so many tensors, and returns the weights by name, in float64."""
     random = np.random.default_rng(model.seed)
     tokens = [*alphabet(), "<|start|>", "<|end|>", "he"]
-    writer = gguf.GGUFWriter(path, model.family)
+    writer = gguf.GGUFWriter(path, model.family, split_max_tensors=tensors_of_part)
     writer.add_context_length(model.context)
     writer.add_embedding_length(model.width)
     writer.add_block_count(model.layers)

@@ -5,9 +5,9 @@
 #include "compiler/frontend/common/AttentionScores.h"
 #include "compiler/frontend/language/Step.h"
 #include "compiler/frontend/language/Text.h"
+#include "compiler/frontend/weights/gguf/Parts.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
-#include "support/files/MappedFile.h"
 #include "support/text/Text.h"
 
 #include <cmath>
@@ -298,6 +298,13 @@ Result<ImportResult> importGguf(const std::string &path, const frontend::ImportO
   Result<gguf::File> read = gguf::read(file->bytes());
   if (!read) {
     return read.takeStatus().prefix(path);
+  }
+  Result<std::vector<std::shared_ptr<MappedFile>>> parts = gguf::readLaterParts(path, *read);
+  if (!parts) {
+    return parts.takeStatus().prefix(path);
+  }
+  for (std::shared_ptr<MappedFile> &part : *parts) {
+    store.keep(std::move(part));
   }
   std::vector<frontend::Gap> gaps;
   Result<Model> model = readModel(std::move(*read), gaps);
