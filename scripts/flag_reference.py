@@ -25,7 +25,7 @@ PAGES = {
     "run": ("Flags to run and measure", ["run", "bench", "profile"]),
     "compare": ("Flags to compare and debug", ["accuracy", "compare", "debug"]),
     "registry": ("Flags of the registry and of signatures", ["registry", "sign", "verify"]),
-    "language": ("Flags of language models", ["generate", "tokenize"]),
+    "language": ("Flags of language models", ["generate", "tokenize", "score"]),
     "serve": ("Flags to serve, and of help", ["serve", "help"]),
 }
 

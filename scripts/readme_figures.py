@@ -21,10 +21,10 @@ BEGIN, END = "<!-- Written by scripts/readme_figures.py. -->\n", "<!-- End of wh
 # (what, kind of page, its row of the machine, columns of the case, column of the ratio, against)
 KINDS = [
     ("models of torchvision, timm and transformers, FP32, batch 1", "nets-cpu", "machine", ["net"], "better peer / Tenon", "the better of ONNX Runtime 1.32.0 and OpenVINO 2026.4.1"),
-    ("models that Python packages ship", "real-models", "machine", ["package", "model"], "times", "ONNX Runtime 1.31.1"),
-    ("published programs, with all that they do around their models", "programs", "machine", ["program"], "times as fast", "ONNX Runtime"),
-    ("models and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "the better of torch 2.11.0 in a CUDA graph and Inductor"),
-    ("BERT, ResNet-50, ViT, Llama-shaped decoding, fp16 and bf16", "h200", "machine", ["case"], "best of all / tenon's", "the best of torch 2.11.0 eager, in a CUDA graph and by max-autotune"),
+    ("models that Python packages ship in their wheels", "real-models", "machine", ["package", "model"], "times", "ONNX Runtime 1.31.1"),
+    ("published Python programs, time of a whole call", "programs", "machine", ["program"], "times as fast", "ONNX Runtime 1.31.1"),
+    ("models and operators, fp16, batch 1", "nets", "GPU", ["case"], "better peer / Tenon", "PyTorch 2.11.0, the better of a CUDA graph and Inductor"),
+    ("BERT, ResNet-50, ViT, Llama-shaped decoding, fp16 and bf16", "h200", "machine", ["case"], "best of all / tenon's", "PyTorch 2.11.0, the best of eager, a CUDA graph and max-autotune"),
 ]
 
 
@@ -63,11 +63,11 @@ def rows():
 
 
 def table(all_rows):
-    lines = ["| what | where | against | times as fast | least | slower in |", "|---|---|---|---|---|---|"]
+    lines = ["| what | machine | compared with | times as fast | worst case | slower in |", "|---|---|---|---|---|---|"]
     for what, page, place, against, found in all_rows:
         ratios = [ratio for _, ratio in found]
         slower = sum(ratio < 1 for ratio in ratios)
-        lines.append(f"| [{what}](docs/measurements/{page.name}) | {place} | {against} | {statistics.geometric_mean(ratios):.2f} | {ratios[0]:.2f} | {slower} of {len(ratios)} |")
+        lines.append(f"| [{what}](docs/measurements/{page.name}) | {place} | {against} | {statistics.geometric_mean(ratios):.2f} | {ratios[0]:.2f}: {found[0][0]} | {slower} of {len(ratios)} |")
     return "\n".join(lines) + "\n\n![How many times as fast each case is](docs/images/speed.svg)\n"
 
 

@@ -3,6 +3,7 @@
 // that respects uses, also those of symbols that data decides.
 #include "compiler/dispatch/Grouping.h"
 
+#include "compiler/graph/Views.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -11,8 +12,9 @@ using namespace mlir;
 namespace tenon::dispatch {
 
 bool staysOutside(Operation *op) {
-  return isa<tn::WeightOp, tn::ConstantOp, tn::PackOp, tn::ReshapeOp>(op) ||
-         op->hasTrait<OpTrait::IsTerminator>();
+  return isa<tn::WeightOp, tn::ConstantOp, tn::PackOp>(op) ||
+         op->hasTrait<OpTrait::IsTerminator>() ||
+         (op->getNumResults() == 1 && tn::viewedBy(op->getResult(0)));
 }
 
 bool isScalarConstant(Operation *op) {

@@ -224,8 +224,8 @@ private:
 } // namespace
 
 Value storageOf(Value value) {
-  while (tn::ReshapeOp reshape = value.getDefiningOp<tn::ReshapeOp>()) {
-    value = reshape.getX();
+  while (isa_and_nonnull<tn::ReshapeOp, tn::SliceOp>(value.getDefiningOp())) {
+    value = value.getDefiningOp()->getOperand(0);
   }
   return value;
 }

@@ -7,7 +7,8 @@
 
 namespace tenon::plan {
 
-/// The value whose memory this one shares: reshapes are views.
+/// The value whose memory this one shares: what dispatch left outside of regions are views
+/// (graph/Views.h).
 mlir::Value storageOf(mlir::Value value);
 
 /// The regions of a block in the order to run. `bytesOf` gives the size of a value. With

@@ -28,7 +28,8 @@ std::string textOf(const Value *value, std::string_view otherwise = "") {
 bool isWhite(char c) { return std::string_view(" \t\n\r\f\v").find(c) != std::string_view::npos; }
 
 /// Each byte of a text by a function of ASCII letters.
-template <typename Change> Value changed(const Value &x, Change change) {
+template <typename Change> Result<Value> changed(Interpreter &self, const Value &x, Change change) {
+  TENON_TRY(self.spend(x.cost()));
   Text text = x.written();
   char before = ' ';
   for (char &c : text.bytes) {
@@ -49,7 +50,8 @@ Result<Value> toJsonFilter(Interpreter &self, const Value &x, const Arguments &a
     form.ensureAscii = ascii->isTrue();
   }
   if (const Value *indent = arguments.get(1, "indent"); indent && !indent->isNone()) {
-    form.indent = indent->integer();
+    constexpr int64_t kMostIndent = 100;
+    form.indent = std::clamp<int64_t>(indent->integer().value_or(0), 0, kMostIndent);
   }
   if (const Value *separators = arguments.get(2, "separators");
       separators && separators->list() && separators->list()->size() == 2) {
@@ -59,6 +61,7 @@ Result<Value> toJsonFilter(Interpreter &self, const Value &x, const Arguments &a
   if (const Value *sorted = arguments.get(3, "sort_keys")) {
     form.sortKeys = sorted->isTrue();
   }
+  TENON_TRY(self.spend(x.cost()));
   Result<Text> text = toJson(x, form);
   if (!text) {
     return self.fail(text.status().message());
@@ -70,6 +73,13 @@ Result<Value> toJsonFilter(Interpreter &self, const Value &x, const Arguments &a
 Result<Value> length(Interpreter &self, const Value &x, const Arguments &) {
   if (x.dict()) {
     return Value(static_cast<int64_t>(x.dict()->size()));
+  }
+  if (x.list()) {
+    return Value(static_cast<int64_t>(x.list()->size()));
+  }
+  if (x.text()) {
+    TENON_TRY(self.spend(x.cost()));
+    return Value(static_cast<int64_t>(lettersOf(x.text()->bytes).size() - 1));
   }
   TENON_ASSIGN(List elements, elementsOf(self, x));
   return Value(static_cast<int64_t>(elements.size()));
@@ -93,9 +103,9 @@ Result<Value> join(Interpreter &self, const Value &x, const Arguments &arguments
     if (name) {
       TENON_ASSIGN(element, self.attribute(elements[i], textOf(name)));
     }
+    TENON_TRY(self.spend(element.cost() + (between ? between->cost() : 0)));
     text.append(element.written());
   }
-  TENON_TRY(self.spend(elements.size() + text.bytes.size() / 64));
   return Value(std::move(text));
 }
 
@@ -118,7 +128,8 @@ Result<Value> asList(Interpreter &self, const Value &x, const Arguments &) {
   return Value(std::move(elements));
 }
 
-Result<Value> trim(Interpreter &, const Value &x, const Arguments &arguments) {
+Result<Value> trim(Interpreter &self, const Value &x, const Arguments &arguments) {
+  TENON_TRY(self.spend(x.cost()));
   Text text = x.written();
   const Value *given = arguments.get(0, "chars");
   std::string chars = given ? textOf(given) : " \t\n\r\f\v";
@@ -132,11 +143,11 @@ Result<Value> replace(Interpreter &self, const Value &x, const Arguments &argume
   if (!from || !to) {
     return self.fail("'replace' needs two texts");
   }
+  TENON_TRY(self.spend(x.cost() * from->cost() + to->cost()));
   Text text = x.written(), result, with = to->written();
   std::string sought = textOf(from);
   std::optional<int64_t> count =
       arguments.get(2, "count") ? arguments.get(2, "count")->integer() : std::optional<int64_t>();
-  TENON_TRY(self.spend(text.bytes.size() / 16));
   for (size_t at = 0; at <= text.bytes.size();) {
     size_t found = sought.empty() || count == 0 ? std::string::npos : text.bytes.find(sought, at);
     size_t end = std::min(found, text.bytes.size());
@@ -152,7 +163,7 @@ Result<Value> replace(Interpreter &self, const Value &x, const Arguments &argume
   return Value(std::move(result));
 }
 
-Result<Value> indent(Interpreter &, const Value &x, const Arguments &arguments) {
+Result<Value> indent(Interpreter &self, const Value &x, const Arguments &arguments) {
   const Value *width = arguments.get(0, "width"), *first = arguments.get(1, "first"),
               *blank = arguments.get(2, "blank");
   Text by = Text::ofTemplate(
@@ -160,11 +171,13 @@ Result<Value> indent(Interpreter &, const Value &x, const Arguments &arguments) 
                              : std::string(static_cast<size_t>(std::clamp<int64_t>(
                                                width ? width->integer().value_or(4) : 4, 0, 1000)),
                                            ' '));
+  TENON_TRY(self.spend(x.cost()));
   Text text = x.written(), result;
   bool isFirst = true;
   for (size_t at = 0; at <= text.bytes.size();) {
     size_t end = std::min(text.bytes.find('\n', at), text.bytes.size());
     bool isBlank = at == end;
+    TENON_TRY(self.spend(1 + by.bytes.size() / 16));
     if (isFirst ? first && first->isTrue() : !isBlank || (blank && blank->isTrue())) {
       result.append(by);
     }
@@ -181,6 +194,9 @@ Result<Value> indent(Interpreter &, const Value &x, const Arguments &arguments) 
 /// A function of an element that map, select and their kin apply.
 Result<List> filtered(Interpreter &self, const Value &x, const Arguments &arguments,
                       bool byAttribute, bool wanted) {
+  if (!x.isTrue()) { // Jinja2 asks that first, so that none has no elements here
+    return List();
+  }
   TENON_ASSIGN(List elements, elementsOf(self, x));
   size_t used = byAttribute ? 1 : 0;
   if (byAttribute && arguments.positional.empty()) {
@@ -217,6 +233,9 @@ Result<Value> choose(Interpreter &self, const Value &x, const Arguments &argumen
 }
 
 Result<Value> map(Interpreter &self, const Value &x, const Arguments &arguments) {
+  if (!x.isTrue()) {
+    return Value(List());
+  }
   TENON_ASSIGN(List elements, elementsOf(self, x));
   const Value *name = nullptr, *fallback = nullptr;
   for (const auto &[key, value] : arguments.named) {
@@ -243,18 +262,18 @@ Result<Value> map(Interpreter &self, const Value &x, const Arguments &arguments)
 }
 
 /// The order of `sort`, `unique` and `dictsort`: text without regard to case.
-Value sortKey(const Value &x) {
-  return x.text() ? changed(x, [](char c, char) { return lowered(c); }) : x;
+Result<Value> sortKey(Interpreter &self, const Value &x) {
+  return x.text() ? changed(self, x, [](char c, char) { return lowered(c); }) : Result<Value>(x);
 }
 
 Result<Value> sortBy(Interpreter &self, List elements, const Arguments &arguments,
                      const std::function<Result<Value>(const Value &)> &keyOf) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value &element : elements) {
+    TENON_TRY(self.spend(16 * element.cost()));
     TENON_ASSIGN(Value key, keyOf(element));
     keyed.emplace_back(std::move(key), std::move(element));
   }
-  TENON_TRY(self.spend(keyed.size() * 16));
   for (size_t i = 1; i < keyed.size(); ++i) {
     if (!keyed[i].first.isBefore(keyed[0].first)) {
       return self.fail(strCat("values of type ", keyed[i].first.kind(), " and ",
@@ -283,7 +302,7 @@ Result<Value> sort(Interpreter &self, const Value &x, const Arguments &arguments
     if (name) {
       TENON_ASSIGN(key, self.attribute(element, textOf(name)));
     }
-    return exact && exact->isTrue() ? key : sortKey(key);
+    return exact && exact->isTrue() ? Result<Value>(key) : sortKey(self, key);
   });
 }
 
@@ -296,15 +315,15 @@ Result<Value> dictsort(Interpreter &self, const Value &x, const Arguments &argum
     order.positional.push_back(*reverse);
   }
   return sortBy(self, *pairs.list(), order,
-                [&](const Value &pair) -> Result<Value> { return sortKey((*pair.list())[place]); });
+                [&](const Value &pair) { return sortKey(self, (*pair.list())[place]); });
 }
 
 Result<Value> unique(Interpreter &self, const Value &x, const Arguments &) {
   TENON_ASSIGN(List elements, elementsOf(self, x));
   List taken, keys;
   for (Value &element : elements) {
-    Value key = sortKey(element);
-    TENON_TRY(self.spend(1 + keys.size() / 16));
+    TENON_ASSIGN(Value key, sortKey(self, element));
+    TENON_TRY(self.spend(1 + keys.size() * key.cost() / 16));
     if (std::ranges::none_of(keys, [&](const Value &known) { return known.equals(key); })) {
       keys.push_back(std::move(key));
       taken.push_back(std::move(element));
@@ -370,7 +389,7 @@ Result<Value> toFloat(Interpreter &, const Value &x, const Arguments &arguments)
 
 Result<Value> absolute(Interpreter &self, const Value &x, const Arguments &) {
   if (std::optional<int64_t> whole = x.integer()) {
-    return Value(*whole < 0 ? -*whole : *whole);
+    return Value(*whole < 0 && *whole != INT64_MIN ? -*whole : *whole);
   }
   return x.number() ? Result<Value>(Value(std::fabs(*x.number())))
                     : Result<Value>(self.fail("'abs' needs a number"));
@@ -386,9 +405,9 @@ Result<Value> roundTo(Interpreter &self, const Value &x, const Arguments &argume
 constexpr FilterRow kFilters[] = {
     {"abs", absolute},
     {"capitalize",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
        bool isFirst = true;
-       return changed(x, [&](char c, char) {
+       return changed(self, x, [&](char c, char) {
          c = isFirst ? raised(c) : lowered(c);
          isFirst = false;
          return c;
@@ -408,8 +427,8 @@ constexpr FilterRow kFilters[] = {
     {"length", length},
     {"list", asList},
     {"lower",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
-       return changed(x, [](char c, char) { return lowered(c); });
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
+       return changed(self, x, [](char c, char) { return lowered(c); });
      }},
     {"map", map},
     {"max", extreme<true>},
@@ -419,25 +438,30 @@ constexpr FilterRow kFilters[] = {
     {"replace", replace},
     {"reverse", reverse},
     {"round", roundTo},
-    {"safe", [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> { return x; }},
+    {"safe",
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
+       TENON_TRY(self.spend(x.cost()));
+       return Value::markup(x.written());
+     }},
     {"select", choose<false, true>},
     {"selectattr", choose<true, true>},
     {"sort", sort},
     {"string",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
+       TENON_TRY(self.spend(x.cost()));
        return Value(x.written());
      }},
     {"title",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
        return changed(
-           x, [](char c, char before) { return isLetter(before) ? lowered(c) : raised(c); });
+           self, x, [](char c, char before) { return isLetter(before) ? lowered(c) : raised(c); });
      }},
     {"tojson", toJsonFilter},
     {"trim", trim},
     {"unique", unique},
     {"upper",
-     [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
-       return changed(x, [](char c, char) { return raised(c); });
+     [](Interpreter &self, const Value &x, const Arguments &) -> Result<Value> {
+       return changed(self, x, [](char c, char) { return raised(c); });
      }},
 };
 
@@ -455,7 +479,7 @@ template <bool isGreater, bool orEqual> bool ordered(const Value &x, const Argum
 }
 std::optional<int64_t> remainder(const Value &x, int64_t by) {
   std::optional<int64_t> whole = x.integer();
-  return whole && by != 0 ? std::optional(*whole % by) : std::nullopt;
+  return whole && by != 0 ? std::optional(by == -1 ? 0 : *whole % by) : std::nullopt;
 }
 
 constexpr TestRow kTests[] = {
@@ -529,6 +553,8 @@ Result<Value> Interpreter::applyTest(std::string_view name, const Value &x,
                                      const Arguments &arguments) {
   for (const TestRow &row : kTests) {
     if (row.name == name) {
+      TENON_TRY(arguments.positional.empty() ? spend(x.cost())
+                                             : spendOnSearch(x, arguments.positional[0]));
       return Value(row.holds(x, arguments));
     }
   }

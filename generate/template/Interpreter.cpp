@@ -22,6 +22,15 @@ Status Interpreter::spend(uint64_t count) {
                               : Status::ok();
 }
 
+Status Interpreter::spendOnSearch(const Value &sought, const Value &in) {
+  uint64_t each = sought.cost(), all = in.cost();
+  if (sought.text() && in.text()) {
+    return spend(each * all);
+  }
+  uint64_t count = in.list() ? in.list()->size() : in.dict() ? in.dict()->size() : 1;
+  return spend(std::min(each * std::max<uint64_t>(count, 1), all));
+}
+
 Result<Text> Interpreter::render(Dict context) {
   frames.assign(1, {});
   for (auto &[name, value] : context) {
@@ -60,6 +69,7 @@ Result<Interpreter::Flow> Interpreter::run(const Body &body, Text &out) {
       break;
     case Statement::Kind::Print: {
       TENON_ASSIGN(Value value, evaluate(*statement.value));
+      TENON_TRY(spend(value.cost()));
       TENON_TRY(write(value.written(), out));
       break;
     }
@@ -115,6 +125,9 @@ Status Interpreter::assign(const std::string &target, const Value &value, int at
     return fail(strCat("'", target.substr(0, dot),
                        "' is not a namespace; only attributes of namespaces can be set"));
   }
+  if (value.isNamespace()) {
+    return fail("a namespace within a namespace is not supported");
+  }
   object.set(Value(Text::ofTemplate(std::string_view(target).substr(dot + 1))), value);
   return Status::ok();
 }
@@ -152,6 +165,8 @@ Result<Interpreter::Flow> Interpreter::runFor(const Statement &loop, Text &out) 
   }
   int64_t count = static_cast<int64_t>(elements.size());
   for (int64_t i = 0; i < count; ++i) {
+    constexpr uint64_t kFacts = 11;
+    TENON_TRY(spend(kFacts));
     frames.emplace_back();
     Dict facts;
     auto fact = [&](std::string_view name, Value value) {
@@ -242,9 +257,21 @@ Result<Arguments> Interpreter::argumentsOf(const Expression &x) {
 }
 
 Result<Value> Interpreter::evaluate(const Expression &x) {
-  using Kind = Expression::Kind;
   line = x.line;
   TENON_TRY(spend(1));
+  if (++expressions > limits.expressions) {
+    return fail("expressions are nested too deeply");
+  }
+  TENON_ASSIGN(Value value, evaluateKind(x));
+  --expressions;
+  if (value.height() >= Value::kTooHigh) {
+    return fail("lists and dictionaries are nested too deeply, or hold a namespace");
+  }
+  return value;
+}
+
+Result<Value> Interpreter::evaluateKind(const Expression &x) {
+  using Kind = Expression::Kind;
   switch (x.kind) {
   case Kind::Constant:
     return x.constant;
@@ -296,7 +323,7 @@ Result<Value> Interpreter::evaluate(const Expression &x) {
     if (x.text == "not") {
       return Value(!operand.isTrue());
     }
-    if (std::optional<int64_t> whole = operand.integer()) {
+    if (std::optional<int64_t> whole = operand.integer(); whole && *whole != INT64_MIN) {
       return Value(x.text == "-" ? -*whole : *whole);
     }
     if (std::optional<double> number = operand.number()) {
@@ -391,10 +418,12 @@ Result<Value> Interpreter::evaluateIndex(const Value &from, const Value &index) 
     *at += *at < 0 ? size : 0;
     return *at >= 0 && *at < size ? (*list)[*at] : Value::undefined(index.written().bytes);
   }
-  TENON_ASSIGN(List letters, elementsOf(*this, from));
-  int64_t size = static_cast<int64_t>(letters.size());
+  TENON_TRY(spend(from.cost()));
+  std::vector<size_t> letters = lettersOf(text->bytes);
+  int64_t size = static_cast<int64_t>(letters.size()) - 1;
   *at += *at < 0 ? size : 0;
-  return *at >= 0 && *at < size ? letters[*at] : Value::undefined(index.written().bytes);
+  return *at >= 0 && *at < size ? Value(text->part(letters[*at], letters[*at + 1] - letters[*at]))
+                                : Value::undefined(index.written().bytes);
 }
 
 /// x[a:b:c] of lists and text, counted as Python does.
@@ -414,8 +443,10 @@ Result<Value> Interpreter::evaluateSlice(const Expression &x) {
   if (!from.list() && !from.text()) {
     return fail(strCat("a value of type ", from.kind(), " has no slices"));
   }
-  TENON_ASSIGN(List elements, elementsOf(*this, from));
-  int64_t size = static_cast<int64_t>(elements.size()), step = bounds[2].value_or(1);
+  TENON_TRY(spend(from.text() ? from.cost() : from.list()->size() / 16));
+  std::vector<size_t> letters = from.text() ? lettersOf(from.text()->bytes) : std::vector<size_t>();
+  int64_t size = static_cast<int64_t>(from.text() ? letters.size() - 1 : from.list()->size());
+  int64_t step = std::clamp(bounds[2].value_or(1), -size - 1, size + 1);
   if (step == 0) {
     return fail("the step of a slice is 0");
   }
@@ -428,23 +459,26 @@ Result<Value> Interpreter::evaluateSlice(const Expression &x) {
   };
   int64_t begin = place(bounds[0], step > 0 ? 0 : size - 1);
   int64_t end = place(bounds[1], step > 0 ? size : -1);
+  if (from.text() && step == 1) {
+    return Value(from.text()->part(letters[begin], letters[std::max(begin, end)] - letters[begin]));
+  }
   List taken;
-  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-    taken.push_back(elements[i]);
-  }
-  if (from.list()) {
-    return Value(std::move(taken));
-  }
   Text text;
-  for (const Value &letter : taken) {
-    text.append(*letter.text());
+  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+    TENON_TRY(spend(from.text() ? 1 : 0));
+    if (from.list()) {
+      taken.push_back((*from.list())[i]);
+    } else {
+      text.append(from.text()->part(letters[i], letters[i + 1] - letters[i]));
+    }
   }
-  return Value(std::move(text));
+  return from.list() ? Value(std::move(taken)) : Value(std::move(text));
 }
 
 namespace {
 
-Result<bool> contains(const Interpreter &self, const Value &element, const Value &in) {
+Result<bool> contains(Interpreter &self, const Value &element, const Value &in) {
+  TENON_TRY(self.spendOnSearch(element, in));
   if (const Text *text = in.text()) {
     return element.text()
                ? Result<bool>(text->bytes.find(element.text()->bytes) != std::string::npos)
@@ -459,6 +493,45 @@ Result<bool> contains(const Interpreter &self, const Value &element, const Value
   return in.isUndefined()
              ? Result<bool>(false)
              : Result<bool>(self.fail(strCat("a value of type ", in.kind(), " has no elements")));
+}
+
+/// The text of a value beside one that is markup.
+Text escaped(const Value &value) {
+  if (value.isMarkup()) {
+    return *value.text();
+  }
+  Text text = value.written(), result;
+  for (size_t i = 0; i < text.bytes.size(); ++i) {
+    constexpr std::string_view kSigns = "&<>\"'";
+    constexpr std::string_view kNames[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+    size_t known = kSigns.find(text.bytes[i]);
+    result.append(known == kSigns.npos ? text.part(i, 1) : Text::ofData(kNames[known]));
+  }
+  return result;
+}
+
+Result<Value> power(const Interpreter &self, int64_t base, int64_t exponent) {
+  if (exponent < 0) {
+    return base == 0 ? Result<Value>(self.fail("a division by 0"))
+                     : Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  }
+  int64_t result = 1;
+  bool isSmall = base >= -1 && base <= 1;
+  for (int64_t left = isSmall ? std::min<int64_t>(exponent, 2 - exponent % 2) : exponent; left > 0;
+       --left) {
+    if (__builtin_mul_overflow(result, base, &result)) {
+      return self.fail("a number is too large");
+    }
+  }
+  return Value(result);
+}
+
+/// Two texts as one.
+Value joined(const Value &a, const Value &b) {
+  bool isMarkup = a.isMarkup() || b.isMarkup();
+  Text text = isMarkup ? escaped(a) : a.written();
+  text.append(isMarkup ? escaped(b) : b.written());
+  return isMarkup ? Value::markup(std::move(text)) : Value(std::move(text));
 }
 
 /// Quotient and remainder round down, as Python's.
@@ -476,6 +549,9 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
   }
   TENON_ASSIGN(Value b, evaluate(*x.operands[1]));
   line = x.line;
+  if (sign != "in" && sign != "not in") {
+    TENON_TRY(spend(sign == "~" ? a.cost() + b.cost() : std::min(a.cost(), b.cost())));
+  }
   if (sign == "==" || sign == "!=") {
     return Value(a.equals(b) == (sign == "=="));
   }
@@ -486,7 +562,6 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
   if (sign == "~") {
     Text text = a.written();
     text.append(b.written());
-    TENON_TRY(spend(text.bytes.size() / 64));
     return Value(std::move(text));
   }
   auto mismatch = [&] {
@@ -503,10 +578,8 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
     return Value(sign == "<" ? *less : sign == ">" ? *greater : sign == "<=" ? !*greater : !*less);
   }
   if (sign == "+" && a.text() && b.text()) {
-    Text text = *a.text();
-    text.append(*b.text());
-    TENON_TRY(spend(text.bytes.size() / 64));
-    return Value(std::move(text));
+    TENON_TRY(spend(a.cost() + b.cost()));
+    return joined(a, b);
   }
   if (sign == "+" && a.list() && b.list()) {
     List list = *a.list();
@@ -517,7 +590,7 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
   std::optional<int64_t> i = a.integer(), j = b.integer();
   if (sign == "*" && a.text() && j) {
     Text text;
-    TENON_TRY(spend(a.text()->bytes.size() * static_cast<uint64_t>(std::max<int64_t>(*j, 0))));
+    TENON_TRY(spend(std::clamp<int64_t>(*j, 0, INT32_MAX) * (1 + a.text()->bytes.size())));
     for (int64_t k = 0; k < *j; ++k) {
       text.append(*a.text());
     }
@@ -549,15 +622,16 @@ Result<Value> Interpreter::evaluateBinary(const Expression &x) {
     return fail("a number is too large");
   }
   if (sign == "**") {
-    return Value(std::pow(*u, *v));
+    return power(*this, *i, *j);
   }
   return Value(sign == "//"  ? floorDivide(*i, *j)
                : sign == "%" ? *i - floorDivide(*i, *j) * *j
                              : result);
 }
 
-Result<List> elementsOf(const Interpreter &interpreter, const Value &value) {
+Result<List> elementsOf(Interpreter &interpreter, const Value &value) {
   if (const List *list = value.list()) {
+    TENON_TRY(interpreter.spend(list->size() / 16));
     return *list;
   }
   List elements;
@@ -568,14 +642,10 @@ Result<List> elementsOf(const Interpreter &interpreter, const Value &value) {
     return elements;
   }
   if (const Text *text = value.text()) { // a letter each
-    for (size_t at = 0; at < text->bytes.size();) {
-      size_t size = 1;
-      while (at + size < text->bytes.size() &&
-             (static_cast<unsigned char>(text->bytes[at + size]) & 0xc0) == 0x80) {
-        ++size;
-      }
-      elements.emplace_back(text->part(at, size));
-      at += size;
+    TENON_TRY(interpreter.spend(text->bytes.size()));
+    std::vector<size_t> letters = lettersOf(text->bytes);
+    for (size_t i = 0; i + 1 < letters.size(); ++i) {
+      elements.emplace_back(text->part(letters[i], letters[i + 1] - letters[i]));
     }
     return elements;
   }

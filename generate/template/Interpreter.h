@@ -16,6 +16,7 @@ struct Limits {
   uint64_t steps = 5'000'000;
   size_t bytes = size_t{64} << 20; ///< of what it writes
   int depth = 200;                 ///< of calls and blocks in each other
+  int expressions = 500;           ///< in each other
 };
 
 class Interpreter {
@@ -29,6 +30,8 @@ public:
   Status fail(std::string_view what) const;
   /// Counts work that a filter or a method does in one go.
   Status spend(uint64_t count);
+  /// The work of comparing a value with another, or with all that the other holds.
+  Status spendOnSearch(const Value &sought, const Value &in);
   Result<Value> call(const Value &function, const Arguments &arguments);
   Result<Value> applyFilter(std::string_view name, const Value &x, const Arguments &arguments);
   Result<Value> applyTest(std::string_view name, const Value &x, const Arguments &arguments);
@@ -50,6 +53,7 @@ private:
   Status write(const Text &text, Text &out);
 
   Result<Value> evaluate(const Expression &x);
+  Result<Value> evaluateKind(const Expression &x);
   Result<Value> evaluateBinary(const Expression &x);
   Result<Value> evaluateIndex(const Value &from, const Value &index);
   Result<Value> evaluateSlice(const Expression &x);
@@ -64,12 +68,12 @@ private:
   size_t visible = 0;        ///< the first frame, beside the template's, that names are seen in
   uint64_t steps = 0;
   size_t bytes = 0;
-  int depth = 0;
+  int depth = 0, expressions = 0; ///< in each other
   int line = 1;
 };
 
 /// The elements that a loop over a value sees; TN0251 where it has none.
-Result<List> elementsOf(const Interpreter &interpreter, const Value &value);
+Result<List> elementsOf(Interpreter &interpreter, const Value &value);
 
 /// range, namespace, raise_exception, strftime_now, dict.
 Value globalFunction(std::string_view name);

@@ -11,6 +11,8 @@
 namespace tenon::generate::jinja {
 namespace {
 
+constexpr size_t kMostWords = 10'000;
+
 bool isSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool startsName(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -203,6 +205,10 @@ Status Lexer::takePart(std::string_view end, Part part) {
       }
     }
     part.words.push_back(std::move(word));
+    // A chain of operators is a tree as high as it is long.
+    if (part.words.size() > kMostWords) {
+      return templateError(part.line, strCat("a tag has more than ", kMostWords, " words"));
+    }
   }
 }
 

@@ -54,7 +54,7 @@ Result<Value> split(Interpreter &self, const Value &x, const Arguments &argument
   const Value *given = arguments.get(0, "sep"), *limit = arguments.get(1, "maxsplit");
   int64_t most = limit ? limit->integer().value_or(-1) : -1;
   std::string_view bytes = text.bytes;
-  TENON_TRY(self.spend(bytes.size() / 16));
+  TENON_TRY(self.spend(x.cost() * (given ? given->cost() : 1)));
   std::vector<std::pair<size_t, size_t>> parts;
   if (!given || given->isNone()) { // at runs of white space, of which ends do not count
     if (fromEnd) {
@@ -104,12 +104,43 @@ Result<Value> find(Interpreter &self, const Value &x, const Arguments &arguments
     return self.fail("'find' needs a text");
   }
   // Counted in letters.
+  TENON_TRY(self.spendOnSearch(*sought, x));
   size_t at = x.text()->bytes.find(sought->text()->bytes);
   if (at == std::string::npos) {
     return Value(int64_t{-1});
   }
-  TENON_ASSIGN(List letters, elementsOf(self, Value(x.text()->part(0, at))));
-  return Value(static_cast<int64_t>(letters.size()));
+  return Value(static_cast<int64_t>(lettersOf(x.text()->bytes.substr(0, at)).size() - 1));
+}
+
+/// '{} and {name}' with values; what Python writes between the braces beside names is not known.
+Result<Value> format(Interpreter &self, const Value &x, const Arguments &arguments) {
+  const Text &text = *x.text();
+  std::string_view bytes = text.bytes;
+  Text result;
+  size_t next = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    bool isBrace = bytes[at] == '{' || bytes[at] == '}';
+    if (!isBrace || bytes.substr(at + 1, 1) == bytes.substr(at, 1)) {
+      result.append(text.part(at, 1));
+      at += isBrace ? 1 : 0;
+      continue;
+    }
+    size_t end = bytes.find('}', at);
+    std::string_view name = bytes.substr(at + 1, end - at - 1);
+    bool isNumber =
+        !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == name.npos;
+    const Value *value = name.empty() ? arguments.get(next++, "")
+                         : isNumber   ? arguments.get(std::stoul(std::string(name)), "")
+                                      : arguments.get(arguments.positional.size(), name);
+    if (bytes[at] == '}' || end == bytes.npos || !value) {
+      return self.fail(strCat("'format' does not take '{", name.substr(0, 40), "}'"));
+    }
+    TENON_TRY(self.spend(value->cost()));
+    result.append(value->written());
+    at = end;
+  }
+  TENON_TRY(self.spend(x.cost()));
+  return Value(std::move(result));
 }
 
 Result<Value> joinMethod(Interpreter &self, const Value &x, const Arguments &arguments) {
@@ -128,6 +159,7 @@ constexpr MethodRow kOfText[] = {
     {"split", split<false>},
     {"rsplit", split<true>},
     {"find", find},
+    {"format", format},
     {"join", joinMethod},
     {"replace", [](Interpreter &s, const Value &x,
                    const Arguments &a) { return byFilter("replace", s, x, a); }},
@@ -148,37 +180,9 @@ constexpr MethodRow kOfText[] = {
 };
 
 constexpr MethodRow kOfList[] = {
-    {"append",
-     [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
-       if (a.positional.size() != 1) {
-         return self.fail("'append' needs one value");
-       }
-       TENON_TRY(self.spend(1));
-       x.list()->push_back(a.positional[0]);
-       return Value();
-     }},
-    {"extend",
-     [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
-       TENON_ASSIGN(List more,
-                    elementsOf(self, a.positional.empty() ? Value(List()) : a.positional[0]));
-       TENON_TRY(self.spend(more.size()));
-       x.list()->insert(x.list()->end(), more.begin(), more.end());
-       return Value();
-     }},
-    {"pop",
-     [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
-       int64_t size = static_cast<int64_t>(x.list()->size());
-       int64_t at = a.positional.empty() ? -1 : a.positional[0].integer().value_or(-1);
-       at += at < 0 ? size : 0;
-       if (at < 0 || at >= size) {
-         return self.fail("'pop' has no such element");
-       }
-       Value taken = (*x.list())[at];
-       x.list()->erase(x.list()->begin() + at);
-       return taken;
-     }},
     {"index",
      [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
+       TENON_TRY(a.positional.empty() ? Status::ok() : self.spendOnSearch(a.positional[0], x));
        for (size_t i = 0; !a.positional.empty() && i < x.list()->size(); ++i) {
          if ((*x.list())[i].equals(a.positional[0])) {
            return Value(static_cast<int64_t>(i));
@@ -214,20 +218,6 @@ constexpr MethodRow kOfDict[] = {
      [](Interpreter &, const Value &x, const Arguments &) -> Result<Value> {
        return Value(Dict(*x.dict()));
      }},
-    {"update",
-     [](Interpreter &self, const Value &x, const Arguments &a) -> Result<Value> {
-       Value target = x;
-       if (!a.positional.empty() && a.positional[0].dict()) {
-         for (const auto &[key, value] : Dict(*a.positional[0].dict())) {
-           TENON_TRY(self.spend(1));
-           target.set(key, value);
-         }
-       }
-       for (const auto &[name, value] : a.named) {
-         target.set(Value(Text::ofTemplate(name)), value);
-       }
-       return Value();
-     }},
 };
 
 template <size_t count>
@@ -257,9 +247,12 @@ Result<Value> range(Interpreter &self, const Arguments &arguments) {
     return self.fail("'range' needs one to three integers, the last not 0");
   }
   List list;
-  for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1]; i += bounds[2]) {
+  for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1];) {
     TENON_TRY(self.spend(1));
     list.emplace_back(i);
+    if (__builtin_add_overflow(i, bounds[2], &i)) {
+      break;
+    }
   }
   return Value(std::move(list));
 }

@@ -191,6 +191,9 @@ Status Parser::takeEnd(std::string_view name) {
 }
 
 Result<Statement> Parser::takeIf(int line) {
+  if (++depth > kMostParseDepth) {
+    return templateError(line, "too much is nested");
+  }
   Statement statement{.kind = Statement::Kind::If, .line = line};
   TENON_ASSIGN(statement.value, takeTuple());
   TENON_TRY(expectEnd());
@@ -199,6 +202,7 @@ Result<Statement> Parser::takeIf(int line) {
   if (takeName("elif")) {
     TENON_ASSIGN(Statement otherwise, takeIf(next));
     statement.otherwise.push_back(std::move(otherwise));
+    --depth;
     return statement;
   }
   if (takeName("else")) {
@@ -206,6 +210,7 @@ Result<Statement> Parser::takeIf(int line) {
     TENON_ASSIGN(statement.otherwise, takeBody({"endif"}));
   }
   TENON_TRY(takeEnd("endif"));
+  --depth;
   return statement;
 }
 
@@ -429,11 +434,13 @@ Result<ExpressionPtr> Parser::takeTest(ExpressionPtr x) {
   if (takeSign("(")) {
     TENON_TRY(takeArguments(*test));
   } else if (word().kind == Word::Kind::String || word().kind == Word::Kind::Integer ||
+             word().kind == Word::Kind::Float || isSign("[") || isSign("{") ||
              (word().kind == Word::Kind::Name && !isName("and") && !isName("or") &&
               !isName("else") && !isName("if") && !isName("is") && !isName("in") &&
               !isName("not"))) {
     NamedExpression argument;
     TENON_ASSIGN(argument.value, takePrimary());
+    TENON_ASSIGN(argument.value, takePostfix(std::move(argument.value)));
     test->arguments.push_back(std::move(argument));
   }
   if (!isNegated) {

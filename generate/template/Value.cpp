@@ -2,6 +2,7 @@
 #include "generate/template/Value.h"
 
 #include "generate/text/Utf8.h"
+#include "generate/tokenizer/CodeClass.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -10,8 +11,6 @@
 
 namespace tenon::generate::jinja {
 namespace {
-
-constexpr int kMostDepth = 100;
 
 std::string numberText(double value) {
   if (std::isnan(value) || std::isinf(value)) {
@@ -27,25 +26,62 @@ std::string numberText(double value) {
   return isPlain && text.find('.') == text.npos ? text + ".0" : text;
 }
 
+/// Python's repr: what does not print is escaped.
 std::string quoted(std::string_view text) {
   char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   std::string result(1, quote);
-  for (char c : text) {
-    if (c == quote || c == '\\') {
-      result += strCat('\\', c);
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      result += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-    } else if (static_cast<unsigned char>(c) < 32 || c == 127) {
+  std::vector<size_t> letters = lettersOf(text);
+  for (size_t i = 0; i + 1 < letters.size(); ++i) {
+    std::string_view letter = text.substr(letters[i], letters[i + 1] - letters[i]);
+    Result<std::u32string> decoded = decodeUtf8(letter);
+    char32_t point = decoded ? decoded->front() : U'\ufffd';
+    CodeClass kind = classOf(point);
+    if (point == static_cast<char32_t>(quote) || point == '\\') {
+      result += strCat('\\', letter);
+    } else if (point == '\n' || point == '\r' || point == '\t') {
+      result += point == '\n' ? "\\n" : point == '\r' ? "\\r" : "\\t";
+    } else if (point != ' ' && (kind == CodeClass::Other || kind == CodeClass::Space)) {
       constexpr std::string_view kDigits = "0123456789abcdef";
-      result += strCat("\\x", kDigits[c >> 4], kDigits[c & 15]);
+      int digits = point < 0x100 ? 2 : point < 0x10000 ? 4 : 8;
+      result += point < 0x100 ? "\\x" : point < 0x10000 ? "\\u" : "\\U";
+      for (int digit = digits - 1; digit >= 0; --digit) {
+        result.push_back(kDigits[(point >> (4 * digit)) & 15]);
+      }
     } else {
-      result.push_back(c);
+      result += letter;
     }
   }
   return result + quote;
 }
 
 } // namespace
+
+Value::Value(List list) {
+  for (const Value &part : list) {
+    hold(part);
+  }
+  content = std::make_shared<List>(std::move(list));
+}
+
+Value::Value(Dict dict) {
+  for (const auto &[key, part] : dict) {
+    hold(key);
+    hold(part);
+  }
+  content = std::make_shared<Dict>(std::move(dict));
+}
+
+void Value::hold(const Value &part) {
+  int height = part.isNamespace() ? kTooHigh : part.heightInside + 1;
+  heightInside = static_cast<uint8_t>(std::clamp<int>(height, heightInside, kTooHigh));
+  uint64_t cost = part.cost() + costInside;
+  costInside = static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
+}
+
+uint64_t Value::cost() const {
+  const Text *value = text();
+  return value ? 1 + value->bytes.size() / 64 : costInside;
+}
 
 std::optional<int64_t> Value::integer() const {
   if (std::optional<bool> truth = boolean()) {
@@ -194,6 +230,10 @@ const Value *Value::find(std::string_view key) const {
 }
 
 void Value::set(const Value &key, Value value) {
+  if (!isNamespace()) {
+    hold(key);
+    hold(value);
+  }
   for (auto &[known, old] : *dict()) {
     if (known.equals(key)) {
       old = std::move(value);
@@ -201,6 +241,17 @@ void Value::set(const Value &key, Value value) {
     }
   }
   dict()->emplace_back(key, std::move(value));
+}
+
+std::vector<size_t> lettersOf(std::string_view text) {
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) != 0x80 || at == 0) {
+      starts.push_back(at);
+    }
+  }
+  starts.push_back(text.size());
+  return starts;
 }
 
 const Value *Arguments::get(size_t position, std::string_view name) const {
@@ -272,7 +323,11 @@ void JsonWriter::addText(const Text &text) {
 }
 
 Status JsonWriter::write(const Value &value, int depth) {
-  if (depth > kMostDepth || value.isUndefined() || value.function()) {
+  if (result.bytes.size() > form.mostBytes) {
+    return Status::error(ErrorId::TemplateFailed,
+                         strCat("JSON of more than ", form.mostBytes, " bytes"));
+  }
+  if (value.isUndefined() || value.function()) {
     return Status::error(ErrorId::TemplateFailed,
                          strCat("a value of type ", value.kind(), " cannot be written as JSON"));
   }

@@ -65,8 +65,8 @@ public:
   explicit Value(int64_t number) : content(number) {}
   explicit Value(double number) : content(number) {}
   explicit Value(Text text) : content(std::make_shared<const Text>(std::move(text))) {}
-  explicit Value(List list) : content(std::make_shared<List>(std::move(list))) {}
-  explicit Value(Dict dict) : content(std::make_shared<Dict>(std::move(dict))) {}
+  explicit Value(List list);
+  explicit Value(Dict dict);
   explicit Value(Function function)
       : content(std::make_shared<const Function>(std::move(function))) {}
   static Value undefined(std::string name) {
@@ -85,9 +85,18 @@ public:
     return value;
   }
 
+  /// Text that the filter `safe` marked: what is joined to it is escaped for HTML, as markupsafe
+  /// does.
+  static Value markup(Text text) {
+    Value value(std::move(text));
+    value.isTupleOrNamespace = true;
+    return value;
+  }
+
   bool isUndefined() const { return std::holds_alternative<Undefined>(content); }
   bool isNone() const { return std::holds_alternative<None>(content); }
   bool isNumber() const { return integer() || std::holds_alternative<double>(content); }
+  bool isMarkup() const { return text() && isTupleOrNamespace; }
   bool isNamespace() const { return dict() && isTupleOrNamespace; }
   const std::string &undefinedName() const { return std::get<Undefined>(content).name; }
   std::optional<bool> boolean() const { return get<bool>(); }
@@ -98,6 +107,13 @@ public:
   List *list() const { return shared<std::shared_ptr<List>>(); }
   Dict *dict() const { return shared<std::shared_ptr<Dict>>(); }
   const Function *function() const { return shared<std::shared_ptr<const Function>>(); }
+
+  /// Containers in each other; kTooHigh for more, and where a namespace is in one, since only
+  /// namespaces change and so could hold themselves.
+  int height() const { return heightInside; }
+  static constexpr int kTooHigh = 100;
+  /// About the work of reading all of it: a unit each value and each 64 bytes of text.
+  uint64_t cost() const;
 
   bool isTrue() const;
   bool equals(const Value &other) const;
@@ -124,8 +140,12 @@ private:
     return value ? value->get() : nullptr;
   }
 
+  void hold(const Value &part);
+
   Content content;
-  bool isTupleOrNamespace = false;
+  bool isTupleOrNamespace = false; ///< or markup
+  uint8_t heightInside = 0;
+  uint32_t costInside = 1;
 };
 
 struct Arguments {
@@ -141,7 +161,11 @@ struct JsonForm {
   bool ensureAscii = false, sortKeys = false;
   std::optional<int64_t> indent;
   std::string itemSeparator = ", ", keySeparator = ": ";
+  size_t mostBytes = size_t{64} << 20;
 };
+/// Where each letter of a text begins, and its end.
+std::vector<size_t> lettersOf(std::string_view text);
+
 /// As Python's json.dumps writes it; an error for what JSON lacks. Text stays whose it is.
 Result<Text> toJson(const Value &value, const JsonForm &form);
 

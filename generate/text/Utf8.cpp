@@ -3,6 +3,11 @@
 
 #include "support/text/Text.h"
 
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 
 namespace tenon::generate {
@@ -83,6 +88,23 @@ std::string encodeUtf8(std::u32string_view points) {
     appendUtf8(text, point);
   }
   return text;
+}
+
+Result<std::string> composed(std::string_view text) {
+  bool isAscii = std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
+  if (isAscii) {
+    return std::string(text);
+  }
+  utf8proc_uint8_t *made = nullptr;
+  utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &made,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
+  if (size < 0) {
+    return Status::error(ErrorId::TextNotUtf8, utf8proc_errmsg(size), "convert it to UTF-8");
+  }
+  return std::string(reinterpret_cast<const char *>(made), static_cast<size_t>(size));
 }
 
 std::string wellFormed(std::string_view text) {

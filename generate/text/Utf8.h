@@ -14,6 +14,9 @@ Result<std::u32string> decodeUtf8(std::string_view text);
 void appendUtf8(std::string &text, char32_t point);
 std::string encodeUtf8(std::u32string_view points);
 
+/// In Unicode's normal form C, of text that is UTF-8.
+Result<std::string> composed(std::string_view text);
+
 /// The text with U+FFFD for each longest part that begins a code point and does not go on as one,
 /// as Python's "replace" has it.
 std::string wellFormed(std::string_view text);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint64_t kMostSteps = 10'000'000;
 constexpr uint32_t kMostRepeats = 1000;
-constexpr int kMostDepth = 50;
+constexpr int kMostDepth = 50, kMostStacked = 4;
+constexpr uint32_t kMostProgram = 1'000'000;
 
 constexpr uint16_t bitOf(CodeClass kind) { return static_cast<uint16_t>(1u << int(kind)); }
 
@@ -213,7 +214,10 @@ Status PatternParser::repeated() {
   uint32_t begin = here();
   TENON_TRY(atom());
   TENON_ASSIGN(auto count, counts());
-  while (count) {
+  for (int stacked = 0; count; ++stacked) {
+    if (stacked > kMostStacked || here() > kMostProgram) {
+      return unknown("more repetitions than are read");
+    }
     TENON_TRY(repeat(begin, count->first, count->second));
     if (takeIf(U"?")) {
       return unknown("a lazy repetition");

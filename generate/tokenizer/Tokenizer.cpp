@@ -1,10 +1,12 @@
 // Merges tokens. Relies on the vocabulary having a token for each byte that texts have.
+// One file: the index of the vocabulary and the two ways of merging over it.
 #include "generate/tokenizer/Tokenizer.h"
 
 #include "generate/text/Utf8.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 
 namespace tenon::generate {
@@ -183,13 +185,25 @@ Status Tokenizer::index() {
       byteTokens[static_cast<uint8_t>(text[0])] = id;
     }
     bytes.push_back(std::move(text));
-    bool isControl = source.kinds[i] == TokenKind::Control;
-    if ((isControl || source.kinds[i] == TokenKind::UserDefined) && !token.empty()) {
-      specials.push_back({token, id, isControl});
+    bool isWhole =
+        source.kinds[i] == TokenKind::Control || source.kinds[i] == TokenKind::UserDefined;
+    if (isWhole && !token.empty() && specials.emplace(token, id).second) {
+      specialSizes[static_cast<uint8_t>(token[0])].push_back(token.size());
     }
   }
-  std::ranges::stable_sort(
-      specials, [](const Special &a, const Special &b) { return a.text.size() > b.text.size(); });
+  for (std::vector<size_t> &sizes : specialSizes) {
+    std::ranges::sort(sizes, std::greater<>());
+    sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  }
+  bool hasBytes = std::ranges::find(byteTokens, -1) == std::end(byteTokens);
+  if (source.form == TokenizerForm::Scored) {
+    if (!hasBytes && source.unknown < 0) {
+      return badVocabulary("the vocabulary has neither tokens for all bytes nor an unknown one");
+    }
+    if (std::ranges::any_of(source.scores, [](float score) { return std::isnan(score); })) {
+      return badVocabulary("a token's score is not a number");
+    }
+  }
   return Status::ok();
 }
 
@@ -201,26 +215,39 @@ Status Tokenizer::indexMerges() {
     if (a < 0 || b < 0 || result < 0) {
       return badVocabulary(strCat("the merge '", left, ' ', right, "' does not join two tokens"));
     }
+    if (source.kinds[result] == TokenKind::Control) {
+      continue; // no text becomes one
+    }
     merges.emplace(pairOf(a, b), Merge{static_cast<int32_t>(rank), result});
   }
   return Status::ok();
 }
 
 int32_t Tokenizer::find(std::string_view token) const {
-  auto found = byText.find(std::string(token));
+  auto found = byText.find(token);
   return found == byText.end() ? -1 : found->second;
+}
+
+/// Of those that text can become.
+int32_t Tokenizer::findText(std::string_view token) const {
+  int32_t found = find(token);
+  return found >= 0 && (source.kinds[found] == TokenKind::Normal ||
+                        source.kinds[found] == TokenKind::UserDefined)
+             ? found
+             : -1;
 }
 
 //===--- Text to tokens ---===//
 
-const Tokenizer::Special *Tokenizer::specialAt(std::string_view text, size_t at,
-                                               bool isOfTemplate) const {
-  for (const Special &special : specials) {
-    if ((isOfTemplate || !special.isControl) && text.substr(at).starts_with(special.text)) {
-      return &special;
+int32_t Tokenizer::specialAt(std::string_view text, bool isOfTemplate) const {
+  for (size_t size : specialSizes[static_cast<uint8_t>(text[0])]) {
+    auto found = size <= text.size() ? specials.find(text.substr(0, size)) : specials.end();
+    if (found != specials.end() &&
+        (isOfTemplate || source.kinds[found->second] != TokenKind::Control)) {
+      return found->second;
     }
   }
-  return nullptr;
+  return -1;
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) const {
@@ -239,14 +266,14 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   };
   for (const TextPart &part : parts) {
     for (size_t at = 0; at < part.text.size();) {
-      const Special *special = specialAt(part.text, at, part.isOfTemplate);
-      if (!special) {
+      int32_t special = specialAt(part.text.substr(at), part.isOfTemplate);
+      if (special < 0) {
         between.push_back(part.text[at++]);
         continue;
       }
       TENON_TRY(flush());
-      tokens.push_back(special->token);
-      at += special->text.size();
+      tokens.push_back(special);
+      at += source.tokens[special].size();
     }
   }
   TENON_TRY(flush());
@@ -271,6 +298,10 @@ Status Tokenizer::encodeText(std::string_view text, bool isFirst,
 
 Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &tokens) const {
   TENON_ASSIGN(std::u32string points, decodeUtf8(text));
+  if (source.composes) {
+    TENON_ASSIGN(std::string normal, composed(text));
+    TENON_ASSIGN(points, decodeUtf8(normal));
+  }
   using Piece = std::pair<size_t, size_t>;
   std::vector<Piece> pieces = {{0, points.size()}};
   for (const Pattern &pattern : patterns) {
@@ -309,7 +340,7 @@ void Tokenizer::encodePiece(std::u32string_view piece, std::vector<int32_t> &tok
     symbols.push_back(byteTokens[static_cast<uint8_t>(c)]);
     appendUtf8(signs, signOf(static_cast<uint8_t>(c)));
   }
-  if (int32_t whole = source.ignoresMerges ? find(signs) : -1; whole >= 0) {
+  if (int32_t whole = source.ignoresMerges ? findText(signs) : -1; whole >= 0) {
     tokens.push_back(whole);
     return;
   }
@@ -331,7 +362,7 @@ Status Tokenizer::encodeScored(std::string_view text, std::vector<int32_t> &toke
   for (char32_t point : points) {
     std::string sign;
     appendUtf8(sign, point == ' ' ? U'\u2581' : point);
-    int32_t token = find(sign);
+    int32_t token = findText(sign);
     symbols.push_back(token >= 0 ? token : count + static_cast<int32_t>(others.size()));
     if (token < 0) {
       others.push_back(std::move(sign));
@@ -341,19 +372,26 @@ Status Tokenizer::encodeScored(std::string_view text, std::vector<int32_t> &toke
     return symbol < count ? source.tokens[symbol] : others[symbol - count];
   };
   mergeAll<float>(symbols, [&](int32_t left, int32_t right) {
-    int32_t result = find(textOf(left) + textOf(right));
+    int32_t result = findText(textOf(left) + textOf(right));
     return result < 0 ? std::optional<std::pair<float, int32_t>>()
                       : std::optional(std::pair(-source.scores[result], result));
   });
+  bool afterUnknown = false;
   for (int32_t symbol : symbols) {
     if (symbol < count) {
       tokens.push_back(symbol);
+      afterUnknown = false;
       continue;
     }
-    for (char c : textOf(symbol)) {
-      int32_t byte = byteTokens[static_cast<uint8_t>(c)];
-      tokens.push_back(byte >= 0 ? byte : source.unknown);
+    auto hasByte = [&](char c) { return byteTokens[static_cast<uint8_t>(c)] >= 0; };
+    bool isUnknown = !std::ranges::all_of(textOf(symbol), hasByte);
+    for (char c : isUnknown ? std::string_view() : std::string_view(textOf(symbol))) {
+      tokens.push_back(byteTokens[static_cast<uint8_t>(c)]);
     }
+    if (isUnknown && !afterUnknown) { // neighbours are one
+      tokens.push_back(source.unknown);
+    }
+    afterUnknown = isUnknown;
   }
   return Status::ok();
 }

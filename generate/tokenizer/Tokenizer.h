@@ -49,11 +49,11 @@ private:
   struct Merge {
     int32_t rank, result;
   };
-  struct Special {
-    std::string text;
-    int32_t token;
-    bool isControl;
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
+  using Numbers = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
 
   Status index();
   Status indexMerges();
@@ -61,15 +61,18 @@ private:
   Status encodeByteLevel(std::string_view text, std::vector<int32_t> &tokens) const;
   void encodePiece(std::u32string_view piece, std::vector<int32_t> &tokens) const;
   Status encodeScored(std::string_view text, std::vector<int32_t> &tokens) const;
-  const Special *specialAt(std::string_view text, size_t at, bool isOfTemplate) const;
+  /// The longest token that counts whole, or -1.
+  int32_t specialAt(std::string_view text, bool isOfTemplate) const;
+  int32_t findText(std::string_view token) const;
 
   Vocabulary source;
   std::vector<Pattern> patterns;
   std::vector<std::string> bytes; ///< of each token
-  std::unordered_map<std::string, int32_t> byText;
+  Numbers byText;
   std::unordered_map<uint64_t, Merge> merges; ///< by the tokens to the left and the right
   int32_t byteTokens[256];                    ///< of single bytes, -1 for none
-  std::vector<Special> specials;              ///< the longest first
+  Numbers specials;
+  std::vector<size_t> specialSizes[256]; ///< by first byte, the largest first
 };
 
 /// The patterns that a name in a GGUF file stands for; none where it is not known. `composes` and

@@ -120,6 +120,33 @@ class FreeSlices(ToolTest):
             self.assertEqual(verb[0] == "check", (self.folder / "t.tenon").exists())
             self.succeed(*verb, "--strict", "--shape", "x:4")
 
+    def test_first_rows_of_a_scatter(self):
+        """They share the scatter's memory where only operations read them: behind results, other writers and other rows too."""
+        sizes = [helper.make_node("Shape", ["m"], ["n"])]
+        cut = lambda x, begin, y: helper.make_node("Slice", [x, begin, "n", "zero"], [y])
+        nodes = [*sizes, helper.make_node("ScatterND", ["x", "at", "u"], ["written"]), cut("written", "zero", "head"), cut("written", "one", "rest"),
+                 helper.make_node("Exp", ["head"], ["read"]), helper.make_node("MatMul", ["head", "w"], ["product"]), cut("written", "zero", "returned"),
+                 helper.make_node("Reshape", ["head", "flat"], ["line"]), helper.make_node("ReduceSum", ["line", "zero"], ["sum"]),
+                 helper.make_node("Neg", ["rest"], ["tail"]), helper.make_node("Relu", ["written"], ["whole"]), helper.make_node("Identity", ["m"], ["same"])]
+        names = {name: None for name in ("read", "product", "returned", "sum", "tail", "whole", "same")}
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 3]), helper.make_tensor_value_info("at", TensorProto.INT64, [2, 1]),
+                                               helper.make_tensor_value_info("u", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("m", TensorProto.FLOAT, ["n"])],
+                                  [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names],
+                                  [*constants(zero=[0], one=[1], flat=[-1]), numpy_helper.from_array(np.ones((3, 2), np.float32), "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), self.folder / "m.onnx")
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--shape", "m:[1..8]")
+        random = np.random.default_rng(1)
+        for n in (1, 2, 5, 8):
+            x, u, at = random.standard_normal((8, 3)).astype(np.float32), random.standard_normal((2, 3)).astype(np.float32), np.array([[0], [n - 1]])
+            outputs = self.run_at(x=x, u=u, at=at, m=np.zeros(n, np.float32))
+            written = x.copy()
+            for row, update in zip(at[:, 0], u):
+                written[row] = update
+            head = written[:n]
+            for name, value in dict(read=np.exp(head), product=head @ np.ones((3, 2)), returned=head, sum=head.sum(keepdims=False), tail=-written[1:n], whole=np.maximum(written, 0)).items():
+                with self.subTest(n=n, name=name):
+                    np.testing.assert_allclose(outputs[name].squeeze(), np.asarray(value).squeeze(), rtol=1e-5, atol=1e-6)
+
     def test_squeeze_without_axes(self):
         """The rank that the model states says whether the free dim goes; the engine holds runs to it."""
         for dims, wanted in ((["b", "n"], "b is at least 2"), (["n"], "b is 1"), (None, "b is 1")):

@@ -36,7 +36,7 @@ CLAIMS = [
     (r"Handle strings", ["page docs/**/strings.md", "run --strings"]),
     (r"sequences as inputs or outputs", ["page docs/**/sequences.md"]),
     (r"no known bound on their iterations", ["compile --max-iterations", "run --max-iterations"]),
-    (r"Choose 8 bits while it compiles", ["compile --precision=int8", "compile --allow=int8", "compile --data"]),
+    (r"Quantize to 8 bits while it compiles", ["compile --precision=int8", "compile --allow=int8", "compile --data"]),
     (r"train a pruned model on", ["prune --data", "prune --epochs"]),
     (r"Tune on GPUs", ["tune --device", "tune --gpu", "page docs/guides/tune.md # GPUs"]),
     (r"cannot quantize", ["verb quantize"]),
@@ -57,7 +57,7 @@ TRIED = [
     (r"Handle strings", "check strings.onnx", "TN0301"),
     (r"sequences as inputs", "check sequences.onnx", "TN0301"),
     (r"no known bound on their iterations", "check loop.onnx", "TN0301"),
-    (r"Choose 8 bits while it compiles", "compile MODEL --precision int8 -o x.tenon", "TN0105"),
+    (r"Quantize to 8 bits while it compiles", "compile MODEL --precision int8 -o x.tenon", "TN0105"),
     (r"Tune on GPUs", "tune MODEL --target cuda:sm_90 -o x.tenon", "TN0105"),
 ]
 

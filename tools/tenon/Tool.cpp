@@ -89,6 +89,11 @@ constexpr Verb kVerbs[] = {
      declareGenerate},
     {"tokenize", "guides/language-models.md", "show the tokens of a text",
      "tenon tokenize model.gguf \"How many days?\"", declareTokenize},
+    {"score", "guides/language-models.md",
+     "measure a language model's perplexity on a text, and how far it is from another model",
+     "tenon score model.gguf --text text.txt\n"
+     "tenon score small.gguf --text text.txt --against large.gguf",
+     declareScore},
     {"debug", "guides/wrong-numbers.md",
      "reduce a failing model to a few nodes, or find the pass that breaks it",
      "tenon debug reduce model.onnx -o small.onnx\n"

@@ -52,6 +52,7 @@ Action declareSign(CLI::App &command);
 Action declareVerify(CLI::App &command);
 Action declareGenerate(CLI::App &command);
 Action declareTokenize(CLI::App &command);
+Action declareScore(CLI::App &command);
 Action declareServe(CLI::App &command);
 Action declareHelp(CLI::App &command);
 

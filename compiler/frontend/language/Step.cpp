@@ -55,7 +55,7 @@ public:
 private:
   Status makeInputs();
   Result<AffineExpr> sizeOf(llvm::StringRef input, int64_t most);
-  Value tableOf(Emitter &c, double (*function)(double));
+  Value tableOf(Emitter &c, double (*function)(double), double sign);
   void prepare();
   Value layer(int64_t index, Value x);
   Value attention(int64_t index, Value x);
@@ -72,7 +72,7 @@ private:
   int64_t positions = 0;
   Value tokenIds, start, rowNumbers, seenPositions;
   Value places;       ///< of the tokens, [tokens]
-  Value cosine, sine; ///< [tokens, 1, turned / 2]
+  Value cosine, sine; ///< [tokens, 1, turned], the last dim in pairs
   Value mask;
   std::map<std::string, BlockArgument> caches;
   std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
@@ -165,29 +165,35 @@ Status Step::makeInputs() {
   return Status::ok();
 }
 
-/// A function of the angle of each position and pair, where the tokens stand.
-Value Step::tableOf(Emitter &c, double (*function)(double)) {
+/// A function of the angle of each position and pair, where the tokens stand: of both elements of
+/// a pair, the first one's with a sign.
+Value Step::tableOf(Emitter &c, double (*function)(double), double sign) {
+  bool isPairs = model.family->rope == Rope::Pairs;
   int64_t half = model.turned / 2;
-  std::vector<double> table;
-  table.reserve(positions * half);
+  std::vector<double> table(positions * model.turned);
   for (int64_t position = 0; position < positions; ++position) {
     for (int64_t pair = 0; pair < half; ++pair) {
       double frequency = std::pow(model.ropeBase, -2.0 * static_cast<double>(pair) /
                                                       static_cast<double>(model.turned));
-      table.push_back(function(static_cast<double>(position) * frequency));
+      double value = function(static_cast<double>(position) * frequency);
+      int64_t row = position * model.turned;
+      table[row + (isPairs ? 2 * pair : pair)] = sign * value;
+      table[row + (isPairs ? 2 * pair + 1 : half + pair)] = value;
     }
   }
-  Value values = c.realConstant(table, {positions, half}, builder.getF32Type());
+  Value values = c.realConstant(table, {positions, model.turned}, builder.getF32Type());
   values = c.make<tn::GatherOp>(values, places, int64_t{0});
-  return c.reshape(values, {tokens, c.constantSize(1), c.constantSize(half)});
+  AffineExpr one = c.constantSize(1), two = c.constantSize(2), pairs = c.constantSize(half);
+  return c.reshape(values,
+                   isPairs ? tn::Dims{tokens, one, pairs, two} : tn::Dims{tokens, one, two, pairs});
 }
 
 /// What all layers share.
 void Step::prepare() {
   Emitter c(*this, "positions");
   places = c.add(c.positions(tokens), start);
-  cosine = tableOf(c, std::cos);
-  sine = tableOf(c, std::sin);
+  cosine = tableOf(c, std::cos, 1);
+  sine = tableOf(c, std::sin, -1);
   Value keys = c.alongAxis(seenPositions, 3, 4);
   Value queries = c.alongAxis(places, 2, 4);
   mask = frontend::additive(c, c.compare(keys, tn::Predicate::le, queries), builder.getF32Type());
@@ -215,33 +221,32 @@ Value Step::projected(Emitter &c, Value x, std::string_view part, int64_t heads,
   return y ? c.reshape(y, {tokens, c.constantSize(heads), c.constantSize(headWidth)}) : y;
 }
 
-/// Rotary embeddings of the first elements of each head.
+/// Rotary embeddings of the first elements of each head: x * cosine + swapped x * sine, where the
+/// sine has the signs. Pairs lie along a dim of two of their own, so that swapping is one slice.
 Value Step::turned(Emitter &c, Value x, int64_t heads) {
   if (!x || c.failed()) {
     return Value();
   }
   bool isPairs = model.family->rope == Rope::Pairs;
   AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
-  AffineExpr one = c.constantSize(1), two = c.constantSize(2), none = c.constantSize(0);
-  int64_t axis = isPairs ? 3 : 2;
+  AffineExpr two = c.constantSize(2), whole = c.constantSize(model.turned);
   tn::Dims pairs =
       isPairs ? tn::Dims{tokens, count, half, two} : tn::Dims{tokens, count, two, half};
-  tn::Dims entry = pairs;
-  entry[axis] = one;
-  Value part = c.reshape(c.sliceAxis(x, 2, none, c.constantSize(model.turned)), pairs);
-  auto half_ = [&](AffineExpr which) {
-    return c.reshape(c.sliceAxis(part, axis, which, one), {tokens, count, half});
-  };
-  Value first = half_(none), second = half_(one);
-  Value real = c.sub(c.mul(first, cosine), c.mul(second, sine));
-  Value imaginary = c.add(c.mul(first, sine), c.mul(second, cosine));
-  Value y = c.reshape(c.concat({c.reshape(real, entry), c.reshape(imaginary, entry)}, axis),
-                      {tokens, count, c.constantSize(model.turned)});
+  Value part = model.turned == model.keyWidth ? x : c.sliceAxis(x, 2, c.constantSize(0), whole);
+  part = c.reshape(part, pairs);
+  SmallVector<AffineExpr> starts(pairs.size(), c.constantSize(0));
+  SmallVector<int64_t> steps(pairs.size(), 1);
+  size_t axis = isPairs ? 3 : 2;
+  starts[axis] = c.constantSize(1);
+  steps[axis] = -1;
+  Value swapped = c.makeTyped<tn::SliceOp>(cast<RankedTensorType>(part.getType()), part,
+                                           tn::symbolMap(starts, &context), steps);
+  Value y = c.add(c.mul(part, cosine), c.mul(swapped, sine));
+  y = c.reshape(y, {tokens, count, whole});
   if (model.turned == model.keyWidth) {
     return y;
   }
-  Value rest = c.sliceAxis(x, 2, c.constantSize(model.turned),
-                           c.constantSize(model.keyWidth - model.turned));
+  Value rest = c.sliceAxis(x, 2, whole, c.constantSize(model.keyWidth - model.turned));
   return c.concat({y, rest}, 2);
 }
 

@@ -82,11 +82,6 @@ bool TextReader::readForm(Vocabulary &vocabulary) {
         "convert the model again with a current converter");
     return false;
   }
-  if (vocabulary.composes) {
-    gap("ggml.pre",
-        strCat("the pre-tokenizer '", pre, "' composes text (NFC), which is not supported"), "");
-    return false;
-  }
   return true;
 }
 

@@ -7,8 +7,8 @@
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
-#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/generate/Interrupt.h"
+#include "tools/tenon/generate/OpenModel.h"
 #include "tools/tenon/print/Format.h"
 
 #include <CLI/CLI.hpp>
@@ -185,12 +185,8 @@ Status generateText(GenerateFlags &flags, Terminal &terminal) {
   for (const std::string &text : flags.bias) {
     TENON_ASSIGN(flags.options.sampling.bias.emplace_back(), parseBias(text));
   }
-  TENON_ASSIGN(EngineSource source, EngineSource::prepare(flags.open, terminal));
-  tenon_engine_options options = {};
-  options.struct_size = sizeof(options);
-  options.variant = flags.open.variant.empty() ? nullptr : flags.open.variant.c_str();
-  options.no_verify_weights = flags.open.verifyWeights ? 0 : 1;
-  TENON_ASSIGN(std::unique_ptr<LanguageModel> model, LanguageModel::open(source.path(), options));
+  TENON_ASSIGN(OpenModel opened, OpenModel::open(flags.open, terminal));
+  const std::unique_ptr<LanguageModel> &model = opened.model;
   TENON_ASSIGN(Sequence sequence, Sequence::create(*model, flags.threads));
   TENON_ASSIGN(uint64_t held, sequence.memory());
   terminal.note(sizesText(*model, held));

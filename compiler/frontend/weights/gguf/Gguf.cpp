@@ -94,6 +94,10 @@ Result<std::string_view> Reader::takeText() {
 Result<Value> Reader::takeList(std::string_view key) {
   TENON_ASSIGN(uint32_t kind, take<uint32_t>());
   TENON_ASSIGN(uint64_t count, takeCount("elements", 1));
+  if (kind > kF64) {
+    return bad(
+        strCat("the key '", key, "' is an array of type ", kind, ", which GGUF does not define"));
+  }
   Value::List list;
   for (uint64_t i = 0; i < count; ++i) {
     if (kind == kArray) {
@@ -195,8 +199,9 @@ Status Reader::readTensors(uint64_t count) {
           strCat("the tensor '", name, "' is of type ", type, ", which Tenon does not read"),
           strCat("quantize the model to one of ", weights::knownBlockTypes()));
     }
-    if (!tensor.dims.empty() && tensor.dims.back() % tensor.type->elements != 0) {
-      return bad(strCat("the rows of the tensor '", name, "' have ", tensor.dims.back(),
+    int64_t row = tensor.dims.empty() ? 1 : tensor.dims.back();
+    if (row % tensor.type->elements != 0) {
+      return bad(strCat("the rows of the tensor '", name, "' have ", row,
                         " elements, which is not a multiple of its blocks of ",
                         tensor.type->elements));
     }

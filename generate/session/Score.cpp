@@ -1,0 +1,174 @@
+// Both models read the same tokens chunk by chunk, so that no more than a chunk's logits are held.
+#include "generate/session/Score.h"
+
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::generate {
+namespace {
+
+constexpr size_t kChunk = 32;
+/// Neighbours that count as one.
+constexpr int64_t kNeighbours = 64;
+
+/// Sums by blocks of neighbours.
+class Sums {
+public:
+  void add(double value) {
+    if (count % kNeighbours == 0) {
+      blocks.push_back(0);
+    }
+    blocks.back() += value;
+    ++count;
+  }
+  Mean mean() const {
+    double total = 0, spread = 0, blockCount = static_cast<double>(blocks.size());
+    for (double block : blocks) {
+      total += block;
+    }
+    double value = total / static_cast<double>(count);
+    for (double block : blocks) {
+      spread += (block - total / blockCount) * (block - total / blockCount);
+    }
+    double error = blocks.size() < 2 ? std::abs(value)
+                                     : std::sqrt(spread * blockCount / (blockCount - 1)) /
+                                           static_cast<double>(count);
+    return {value, error};
+  }
+
+private:
+  std::vector<double> blocks;
+  int64_t count = 0;
+};
+
+/// Logarithms of probabilities.
+std::vector<double> logSoftmax(std::span<const float> logits) {
+  double largest = *std::ranges::max_element(logits), sum = 0;
+  for (float logit : logits) {
+    sum += std::exp(static_cast<double>(logit) - largest);
+  }
+  std::vector<double> result;
+  result.reserve(logits.size());
+  for (float logit : logits) {
+    result.push_back(static_cast<double>(logit) - largest - std::log(sum));
+  }
+  return result;
+}
+
+double divergenceOf(std::span<const double> from, std::span<const double> to) {
+  double sum = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    sum += std::exp(from[i]) * (from[i] - to[i]);
+  }
+  return sum;
+}
+
+auto topOf(std::span<const double> values) {
+  return std::ranges::max_element(values) - values.begin();
+}
+
+class Scorer {
+public:
+  Status readWindow(Sequence &sequence, Sequence *other, std::span<const int32_t> window);
+  TextScore result(int64_t tokens) const {
+    TextScore score;
+    score.tokens = tokens;
+    score.surprise = surprise.mean();
+    if (isCompared) {
+      score.divergence = divergence.mean();
+      score.sameTop = sameTop.mean();
+    }
+    return score;
+  }
+
+private:
+  Sums surprise, divergence, sameTop;
+  bool isCompared = false;
+};
+
+Status Scorer::readWindow(Sequence &sequence, Sequence *other, std::span<const int32_t> window) {
+  sequence.cut(0);
+  if (other) {
+    other->cut(0);
+    isCompared = true;
+  }
+  for (size_t begin = 0; begin + 1 < window.size(); begin += kChunk) {
+    std::span<const int32_t> chunk =
+        window.subspan(begin, std::min(kChunk, window.size() - 1 - begin));
+    std::vector<std::vector<double>> expected;
+    if (other) {
+      TENON_TRY(other->appendAll(chunk, [&](int64_t, std::span<const float> logits) {
+        expected.push_back(logSoftmax(logits));
+        return Status::ok();
+      }));
+    }
+    TENON_TRY(sequence.appendAll(chunk, [&](int64_t position, std::span<const float> logits) {
+      std::vector<double> given = logSoftmax(logits);
+      double value = -given[window[static_cast<size_t>(position) + 1]];
+      if (!std::isfinite(value)) {
+        return Status::error(ErrorId::LogitsNotFinite,
+                             strCat("the logits at position ", position, " are not finite"),
+                             "run the model without --precision and without --allow");
+      }
+      surprise.add(value);
+      if (other) {
+        const std::vector<double> &wanted = expected[static_cast<size_t>(position) - begin];
+        divergence.add(divergenceOf(wanted, given));
+        sameTop.add(topOf(wanted) == topOf(given) ? 1 : 0);
+      }
+      return Status::ok();
+    }));
+  }
+  return Status::ok();
+}
+
+Status refuse(std::string what, std::string_view hint) {
+  return Status::error(ErrorId::BadArgument, what, hint);
+}
+
+} // namespace
+
+Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *reference,
+                            std::string_view text, const ScoreOptions &options,
+                            const std::function<void(double)> &progress) {
+  if (reference &&
+      model.tokenizer().vocabulary().tokens != reference->tokenizer().vocabulary().tokens) {
+    return refuse("the two models have other vocabularies",
+                  "compare models of one family and tokenizer");
+  }
+  int64_t most = std::min(model.facts().positions,
+                          reference ? reference->facts().positions : model.facts().positions);
+  if (options.window < 2 || options.window > most) {
+    return refuse(
+        strCat("windows of ", options.window, " tokens: they have 2 to the engine's ", most),
+        "ask for a smaller window, or compile the model for more positions");
+  }
+  TENON_ASSIGN(std::vector<int32_t> tokens, model.tokenizer().encode(text));
+  if (options.maxTokens >= 0) {
+    tokens.resize(std::min(tokens.size(), static_cast<size_t>(options.maxTokens)));
+  }
+  if (tokens.size() < 2) {
+    return refuse("the text has fewer than two tokens", "give a longer text");
+  }
+  TENON_ASSIGN(Sequence sequence, Sequence::create(model, options.threads));
+  std::optional<Sequence> other;
+  if (reference) {
+    TENON_ASSIGN(other, Sequence::create(*reference, options.threads));
+  }
+  Scorer scorer;
+  int64_t foreseen = 0;
+  std::span<const int32_t> rest = tokens;
+  size_t size = static_cast<size_t>(options.window);
+  while (rest.size() >= 2 && (rest.size() * 2 >= size || foreseen == 0)) {
+    std::span<const int32_t> window = rest.first(std::min(size, rest.size()));
+    TENON_TRY(scorer.readWindow(sequence, other ? &*other : nullptr, window));
+    foreseen += static_cast<int64_t>(window.size()) - 1;
+    rest = rest.subspan(window.size());
+    progress(1 - static_cast<double>(rest.size()) / static_cast<double>(tokens.size()));
+  }
+  return scorer.result(foreseen);
+}
+
+} // namespace tenon::generate

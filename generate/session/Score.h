@@ -1,0 +1,37 @@
+// How well a model foresees a text, and how far it is from another model on the same text.
+#pragma once
+
+#include "generate/session/LanguageModel.h"
+
+#include <optional>
+
+namespace tenon::generate {
+
+/// A mean over tokens with the standard error of it, which counts neighbours as one: how well a
+/// token is foreseen says much of how well the next is.
+struct Mean {
+  double value = 0, error = 0;
+};
+
+struct TextScore {
+  int64_t tokens = 0; ///< that were foreseen
+  Mean surprise;      ///< -log of the probability of each token; the perplexity is its exponential
+  /// Beside the reference: its divergence from the reference's distribution (Kullback-Leibler, in
+  /// nats), and the share of tokens for which both hold the same token for the most probable.
+  std::optional<Mean> divergence, sameTop;
+};
+
+struct ScoreOptions {
+  int64_t window = 512;   ///< tokens that are read together; the first of each is not foreseen
+  int64_t maxTokens = -1; ///< of the text; -1 for all
+  unsigned threads = 0;
+};
+
+/// The text is cut into windows; what is left over and shorter than half a window is left out,
+/// unless it is all. TN0105 where the text has fewer than two tokens, the window does not fit, or
+/// the two models have other vocabularies. `progress` is given the share that is done.
+Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *reference,
+                            std::string_view text, const ScoreOptions &options,
+                            const std::function<void(double)> &progress);
+
+} // namespace tenon::generate

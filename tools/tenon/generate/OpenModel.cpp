@@ -1,0 +1,18 @@
+// Implements the way from a path to a model.
+#include "tools/tenon/generate/OpenModel.h"
+
+namespace tenon::tool {
+
+Result<OpenModel> OpenModel::open(const OpenRequest &request, TaskListener &listener) {
+  OpenModel opened;
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(request, listener));
+  opened.source = std::make_unique<EngineSource>(std::move(source));
+  tenon_engine_options options = {};
+  options.struct_size = sizeof(options);
+  options.variant = request.variant.empty() ? nullptr : request.variant.c_str();
+  options.no_verify_weights = request.verifyWeights ? 0 : 1;
+  TENON_ASSIGN(opened.model, generate::LanguageModel::open(opened.source->path(), options));
+  return opened;
+}
+
+} // namespace tenon::tool
