@@ -304,13 +304,14 @@ Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &t
   }
   using Piece = std::pair<size_t, size_t>;
   std::vector<Piece> pieces = {{0, points.size()}};
+  uint64_t steps = Pattern::stepsFor(points.size());
   for (const Pattern &pattern : patterns) {
     std::vector<Piece> next;
     for (auto [begin, end] : pieces) {
       std::u32string_view piece = std::u32string_view(points).substr(0, end);
       size_t gap = begin;
       for (size_t at = begin; at < end;) {
-        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin));
+        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin, steps));
         if (to == Pattern::kNone || to + begin == at) {
           ++at;
           continue;

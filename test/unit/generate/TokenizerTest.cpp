@@ -208,6 +208,22 @@ TEST(Tokenizer, LongRunsEnd) {
       *Tokenizer::create(smallVocabulary({{"a", "a"}, {"aa", "aa"}, {"aaaa", "a"}}));
   EXPECT_EQ(encoded(tokenizer, std::string(9, 'a')), (Pieces{"aaaa", "aaaaa"}));
   EXPECT_EQ(tokenizer.encode(std::string(200000, 'a'))->size(), 50000u);
+  Vocabulary vocabulary = smallVocabulary({{" ", " "}});
+  for (const char *name :
+       {"gpt-2", "smollm", "llama-bpe", "qwen35", "tekken", "gpt-4o", "deepseek-v3"}) {
+    ASSERT_TRUE(applyPreTokenizer(name, vocabulary));
+    vocabulary.addsBos = false;
+    tokenizer = *Tokenizer::create(vocabulary);
+    for (const char *part : {" ", "a", "A", "1", ".", "\n", "\u0301", " \n", "a1", "'s", "aA"}) {
+      std::string text;
+      while (text.size() < 20000) {
+        text += part;
+      }
+      Result<Tokens> tokens = tokenizer.encode(text);
+      ASSERT_TRUE(tokens) << name << part << tokens.status().message();
+      EXPECT_EQ(tokenizer.decode(*tokens), text);
+    }
+  }
 }
 
 TEST(Vocabulary, ComesBackFromJson) {
