@@ -5,6 +5,7 @@
 #include "compiler/api/VisitFields.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/frontend/weights/gguf/Parts.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "compiler/target/Target.h"
 #include "support/files/MappedFile.h"
@@ -176,6 +177,9 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   identity.key =
       hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', described.text(), '\n',
                       compilerVersion(), '\n', buildStamp(), '\n', described.digest));
+  for (const std::string &part : gguf::laterParts(options.model)) {
+    identity.data.push_back({part, FileStamp::of(part)});
+  }
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it
