@@ -143,6 +143,25 @@ TEST(Tokenizer, ScoredMergesByScoreAndFallsBackToBytes) {
   EXPECT_EQ(*tokenizer.encode(parts), Tokens{tokenizer.find("</s>")});
 }
 
+// The tokens of mistral-common for Mistral's first three forms of chats have these spaces.
+TEST(Tokenizer, ScoredTextBehindASpecialTokenHasOneSpace) {
+  Tokenizer tokenizer =
+      *Tokenizer::create(scoredVocabulary({"\u2581a", "\u2581", "a", "\u2581\u2581"}));
+  auto ofTemplate = [&](std::string_view text) {
+    std::vector<TextPart> parts = {{text, true}};
+    std::string pieces;
+    Result<Tokens> tokens = tokenizer.encode(parts);
+    for (int32_t token : *tokens) {
+      pieces += '[' + std::string(tokenizer.bytesOf(token)) + ']';
+    }
+    return pieces;
+  };
+  EXPECT_EQ(ofTemplate("a"), "[ a]");
+  EXPECT_EQ(ofTemplate(" a"), "[ ][ a]"); // SentencePiece adds its own
+  EXPECT_EQ(ofTemplate("<s>a</s>a"), "[<s>][ a][</s>][ a]");
+  EXPECT_EQ(ofTemplate("<s> a</s> a"), "[<s>][ a][</s>][ a]");
+}
+
 TEST(Tokenizer, ScoredWithoutBytesHasOneUnknownForNeighbours) {
   Tokenizer tokenizer = *Tokenizer::create(scoredVocabulary({"a", "\u2581"}, /*hasBytes=*/false));
   EXPECT_EQ(*tokenizer.encode("a\u65e5\u672ca"), (Tokens{tokenizer.find("\u2581"), 3, 0, 3}));
