@@ -148,8 +148,8 @@ Result<Tokenizer> Tokenizer::create(Vocabulary vocabulary) {
 Status Tokenizer::index() {
   size_t count = source.tokens.size();
   source.kinds.resize(count, TokenKind::Normal);
-  if (count == 0 || count > size_t{1} << 24 ||
-      (source.form == TokenizerForm::Scored && source.scores.size() != count)) {
+  bool needsScores = source.form == TokenizerForm::Scored && source.merges.empty();
+  if (count == 0 || count > size_t{1} << 24 || (needsScores && source.scores.size() != count)) {
     return badVocabulary(
         strCat("the vocabulary has ", count, " tokens and ", source.scores.size(), " scores"));
   }
@@ -290,7 +290,10 @@ Status Tokenizer::encodeText(std::string_view text, bool isFirst,
   if (source.form == TokenizerForm::ByteLevel) {
     return encodeByteLevel(text, tokens);
   }
-  std::string changed(source.addsSpacePrefix && isFirst ? " " : "");
+  bool hasPrefix =
+      source.addsSpacePrefix && (isFirst || source.prefixesAll) &&
+      !(source.prefixesOnce && (text.starts_with(' ') || text.starts_with(kSpaceSign)));
+  std::string changed(hasPrefix ? " " : "");
   changed += text;
   return encodeScored(changed, tokens);
 }
@@ -332,6 +335,15 @@ Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &t
   return Status::ok();
 }
 
+void Tokenizer::mergeByRank(std::vector<int32_t> &symbols) const {
+  mergeAll<int32_t>(symbols, [&](int32_t left, int32_t right) {
+    auto found = merges.find(pairOf(left, right));
+    return found == merges.end()
+               ? std::optional<std::pair<int32_t, int32_t>>()
+               : std::optional(std::pair(found->second.rank, found->second.result));
+  });
+}
+
 void Tokenizer::encodePiece(std::u32string_view piece, std::vector<int32_t> &tokens) const {
   std::string text = encodeUtf8(piece), signs;
   std::vector<int32_t> symbols;
@@ -343,12 +355,7 @@ void Tokenizer::encodePiece(std::u32string_view piece, std::vector<int32_t> &tok
     tokens.push_back(whole);
     return;
   }
-  mergeAll<int32_t>(symbols, [&](int32_t left, int32_t right) {
-    auto found = merges.find(pairOf(left, right));
-    return found == merges.end()
-               ? std::optional<std::pair<int32_t, int32_t>>()
-               : std::optional(std::pair(found->second.rank, found->second.result));
-  });
+  mergeByRank(symbols);
   tokens.insert(tokens.end(), symbols.begin(), symbols.end());
 }
 
@@ -370,11 +377,15 @@ Status Tokenizer::encodeScored(std::string_view text, std::vector<int32_t> &toke
   auto textOf = [&](int32_t symbol) -> const std::string & {
     return symbol < count ? source.tokens[symbol] : others[symbol - count];
   };
-  mergeAll<float>(symbols, [&](int32_t left, int32_t right) {
-    int32_t result = findText(textOf(left) + textOf(right));
-    return result < 0 ? std::optional<std::pair<float, int32_t>>()
-                      : std::optional(std::pair(-source.scores[result], result));
-  });
+  if (!source.merges.empty()) {
+    mergeByRank(symbols);
+  } else {
+    mergeAll<float>(symbols, [&](int32_t left, int32_t right) {
+      int32_t result = findText(textOf(left) + textOf(right));
+      return result < 0 ? std::optional<std::pair<float, int32_t>>()
+                        : std::optional(std::pair(-source.scores[result], result));
+    });
+  }
   bool afterUnknown = false;
   for (int32_t symbol : symbols) {
     if (symbol < count) {

@@ -25,7 +25,7 @@ private:
   void gap(std::string_view what, std::string why, std::string workaround) {
     gaps.push_back({.opType = model.family ? std::string(model.family->name) : "language model",
                     .domain = "gguf",
-                    .node = std::string(what),
+                    .node = model.file.nameOf(what),
                     .source = {},
                     .dtype = {},
                     .why = std::move(why),
@@ -43,8 +43,7 @@ private:
   Status readRope();
   void findUnknownKeys();
   Status bad(std::string_view what) const {
-    return Status::error(ErrorId::LanguageModelBad, std::string(what),
-                         "convert the model again with a current converter");
+    return Status::error(ErrorId::LanguageModelBad, std::string(what), model.remedy());
   }
 
   Model &model;
@@ -66,8 +65,8 @@ Result<int64_t> Reader::size(std::string_view part, int64_t otherwise, int64_t m
     return int64_t{1};
   }
   if (!number || *number < 1 || *number > most) {
-    return bad(strCat("the key '", model.family->name, '.', part, "' is ", value->describe(),
-                      " and must be from 1 to ", most));
+    return bad(strCat("the key '", model.file.nameOf(strCat(model.family->name, '.', part)),
+                      "' is ", value->describe(), " and must be from 1 to ", most));
   }
   return *number;
 }
@@ -79,8 +78,9 @@ Result<double> Reader::number(std::string_view part, double otherwise, bool isRe
     return otherwise;
   }
   if (!number || !(*number > 0)) {
-    return bad(strCat("the key '", model.family->name, '.', part, "' is ",
-                      value ? value->describe() : "missing", " and must be a number above 0"));
+    return bad(strCat("the key '", model.file.nameOf(strCat(model.family->name, '.', part)),
+                      "' is ", value ? value->describe() : "missing",
+                      " and must be a number above 0"));
   }
   return *number;
 }
@@ -101,7 +101,7 @@ Status Reader::readSizes() {
   }
   const gguf::Tensor *embedding = model.tensor("token_embd.weight");
   if (!embedding || embedding->dims.size() != 2) {
-    return bad("it has no matrix 'token_embd.weight'");
+    return bad(strCat("it has no matrix '", model.file.nameOf("token_embd.weight"), "'"));
   }
   model.vocabulary = embedding->dims[0];
   return Status::ok();
@@ -150,6 +150,8 @@ Status Reader::read() {
         "export the model with torch.export");
     return Status::ok();
   }
+  // Converters to GGUF move the rows of queries and keys; a folder has them as they were trained.
+  model.rope = model.folder ? Rope::Halves : model.family->rope;
   TENON_TRY(readSizes());
   TENON_TRY(readRope());
   findUnknownKeys();
@@ -158,9 +160,11 @@ Status Reader::read() {
 
 } // namespace
 
-Result<Model> readModel(gguf::File file, std::vector<frontend::Gap> &gaps) {
+Result<Model> readModel(gguf::File file, std::shared_ptr<const Folder> folder,
+                        std::vector<frontend::Gap> &gaps) {
   Model model;
   model.file = std::move(file);
+  model.folder = std::move(folder);
   TENON_TRY(Reader(model, gaps).read());
   return model;
 }

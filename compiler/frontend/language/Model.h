@@ -6,11 +6,14 @@
 #include "compiler/frontend/language/Family.h"
 #include "compiler/frontend/weights/gguf/Gguf.h"
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace tenon::language {
+
+struct Folder;
 
 struct Model {
   const Family *family = nullptr;
@@ -25,15 +28,23 @@ struct Model {
   int64_t context = 0; ///< positions that it was trained for
   int64_t turned = 0;  ///< elements of a head that rotary embeddings turn
   double ropeBase = 0;
-  double epsilon = 0; ///< of norms
+  double epsilon = 0;       ///< of norms
+  Rope rope = Rope::Halves; ///< of the family, where the file has its rows in that order
   gguf::File file;
+  std::shared_ptr<const Folder> folder; ///< null for a GGUF file
 
+  /// What a user may try where the file contradicts itself.
+  std::string_view remedy() const {
+    return folder ? "download the whole folder again"
+                  : "convert the model again with a current converter";
+  }
   const gguf::Tensor *tensor(std::string_view name) const { return file.tensor(name); }
 };
 
 /// Reads keys and shapes. TN0245 where they contradict each other; what the model needs and Tenon
 /// lacks goes to `gaps`, all of it.
-Result<Model> readModel(gguf::File file, std::vector<frontend::Gap> &gaps);
+Result<Model> readModel(gguf::File file, std::shared_ptr<const Folder> folder,
+                        std::vector<frontend::Gap> &gaps);
 
 /// "blk.3.attn_q.weight"
 std::string layerTensor(int64_t layer, std::string_view part);

@@ -3,6 +3,7 @@
 #include "compiler/frontend/language/Language.h"
 
 #include "compiler/frontend/common/AttentionScores.h"
+#include "compiler/frontend/language/Folder.h"
 #include "compiler/frontend/language/Text.h"
 #include "compiler/frontend/language/Weights.h"
 #include "compiler/graph/DimText.h"
@@ -49,6 +50,7 @@ public:
 
   Result<ImportResult> run();
 
+  const Model &model;
   std::vector<frontend::Gap> gaps;
   Status failure;
 
@@ -65,7 +67,6 @@ private:
   Value norm(Emitter &c, Value x, std::string_view name, int64_t size);
   Value product(Emitter &c, Value x, std::string_view name, int64_t outputs, int64_t inputs);
 
-  const Model &model;
   const frontend::ImportOptions &options;
   Weights weights;
   AffineExpr tokens, rows, seen;
@@ -96,8 +97,7 @@ void Emitter::gap(const Twine &why, const Twine &workaround) {
 void Emitter::error(ErrorId id, const Twine &what) {
   hasFailed = true;
   if (step.failure.isOk()) {
-    step.failure =
-        Status::error(id, what.str(), "convert the model again with a current converter");
+    step.failure = Status::error(id, what.str(), step.model.remedy());
   }
 }
 
@@ -168,7 +168,7 @@ Status Step::makeInputs() {
 /// A function of the angle of each position and pair, where the tokens stand: of both elements of
 /// a pair, the first one's with a sign.
 Value Step::tableOf(Emitter &c, double (*function)(double), double sign) {
-  bool isPairs = model.family->rope == Rope::Pairs;
+  bool isPairs = model.rope == Rope::Pairs;
   int64_t half = model.turned / 2;
   std::vector<double> table(positions * model.turned);
   for (int64_t position = 0; position < positions; ++position) {
@@ -227,7 +227,7 @@ Value Step::turned(Emitter &c, Value x, int64_t heads) {
   if (!x || c.failed()) {
     return Value();
   }
-  bool isPairs = model.family->rope == Rope::Pairs;
+  bool isPairs = model.rope == Rope::Pairs;
   AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
   AffineExpr two = c.constantSize(2), whole = c.constantSize(model.turned);
   tn::Dims pairs =
@@ -367,6 +367,25 @@ Result<ImportResult> Step::run() {
 
 } // namespace
 
+namespace {
+
+Result<ImportResult> importRead(gguf::File file, std::shared_ptr<const Folder> folder,
+                                std::vector<frontend::Gap> gaps,
+                                const frontend::ImportOptions &options, MLIRContext &context,
+                                tn::WeightStore &store) {
+  TENON_ASSIGN(Model model, readModel(std::move(file), std::move(folder), gaps));
+  if (!model.family) {
+    ImportResult result;
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  Step step(model, options, context, store);
+  step.gaps = std::move(gaps);
+  return step.run();
+}
+
+} // namespace
+
 Result<ImportResult> importGguf(const std::string &path, const frontend::ImportOptions &options,
                                 MLIRContext &context, tn::WeightStore &store) {
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
@@ -377,21 +396,34 @@ Result<ImportResult> importGguf(const std::string &path, const frontend::ImportO
   if (!read) {
     return read.takeStatus().prefix(path);
   }
-  std::vector<frontend::Gap> gaps;
-  Result<Model> model = readModel(std::move(*read), gaps);
-  if (!model) {
-    return model.takeStatus().prefix(path);
-  }
-  if (!model->family) {
-    ImportResult result;
-    result.gaps = std::move(gaps);
-    return result;
-  }
-  Step step(*model, options, context, store);
-  step.gaps = std::move(gaps);
-  Result<ImportResult> result = step.run();
+  Result<ImportResult> result = importRead(std::move(*read), nullptr, {}, options, context, store);
   if (!result) {
     return result.takeStatus().prefix(path);
+  }
+  return result;
+}
+
+Result<ImportResult> importFolder(const std::string &path, const frontend::ImportOptions &options,
+                                  MLIRContext &context, tn::WeightStore &store) {
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  std::vector<frontend::Gap> gaps;
+  Result<std::shared_ptr<Folder>> folder = openFolder(path, gaps);
+  if (!folder) {
+    return folder.takeStatus().prefix(path);
+  }
+  store.keep(*folder);
+  if (!(*folder)->isReadable) {
+    ImportResult refused;
+    refused.gaps = std::move(gaps);
+    return refused;
+  }
+  Result<ImportResult> result =
+      importRead((*folder)->file, *folder, std::move(gaps), options, context, store);
+  if (!result) {
+    return result.takeStatus().prefix(path);
+  }
+  for (frontend::Gap &gap : result->gaps) {
+    gap.domain = "huggingface";
   }
   return result;
 }
