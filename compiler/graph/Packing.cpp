@@ -70,7 +70,7 @@ std::string refusePacking(llvm::ArrayRef<int64_t> shape, const Packing &packing)
   for (const PackedDim &dim : packedDims(shape, packing)) {
     count = count ? llvm::checkedMul(*count, dim.size) : std::nullopt;
   }
-  return count ? "" : "has more elements than can be counted";
+  return count ? "" : "has too many elements to count";
 }
 
 llvm::SmallVector<PackedDim> packedDims(llvm::ArrayRef<int64_t> shape, const Packing &packing) {

@@ -54,6 +54,7 @@ public:
   void trim() const;
 
 private:
+  bool linkWithin(const std::string &name, const std::string &path) const;
   bool holdFile(const std::string &path, const std::string &name) const;
   void remove(const std::string &name) const;
 

@@ -6,6 +6,7 @@
 #include "compiler/frontend/language/Folder.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/frontend/weights/gguf/Parts.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "compiler/target/Target.h"
 #include "support/files/MappedFile.h"
@@ -188,10 +189,11 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   identity.file = {options.model, FileStamp::of(options.model)};
   std::error_code error;
   bool isFolder = std::filesystem::is_directory(options.model, error);
+  MappedFile file;
   if (isFolder) {
     TENON_TRY(identifyFolder(options.model, identity));
   } else {
-    TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
+    TENON_ASSIGN(file, MappedFile::open(options.model));
     identity.model = hashBytes(file.bytes());
   }
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
@@ -202,7 +204,9 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   if (isFolder) {
     return identity;
   }
-  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
+  for (const std::string &part : gguf::laterParts(options.model)) {
+    identity.data.push_back({part, FileStamp::of(part)});
+  }
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it

@@ -21,7 +21,7 @@ struct SamplingOptions {
   double frequency = 0;   ///< taken off a token's logit for each time that it was generated
   double presence = 0;    ///< taken off where it was generated at all
   uint64_t seed = 0;
-  std::vector<std::pair<int32_t, double>> bias; ///< added to logits of tokens
+  std::vector<std::pair<int32_t, double>> bias = {}; ///< added to logits of tokens
 };
 
 /// TN0105 for what is out of range.

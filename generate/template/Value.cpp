@@ -230,7 +230,7 @@ const Value *Value::find(std::string_view key) const {
 }
 
 void Value::set(const Value &key, Value value) {
-  if (!isNamespace()) {
+  if (!isNamespace() || value.isNamespace()) {
     hold(key);
     hold(value);
   }

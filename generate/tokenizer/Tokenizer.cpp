@@ -1,4 +1,5 @@
 // Merges tokens. Relies on the vocabulary having a token for each byte that texts have.
+// One file: the index of the vocabulary and the two ways of merging over it.
 #include "generate/tokenizer/Tokenizer.h"
 
 #include "generate/text/Utf8.h"
@@ -200,7 +201,7 @@ Status Tokenizer::index() {
       return badVocabulary("the vocabulary has neither tokens for all bytes nor an unknown one");
     }
     if (std::ranges::any_of(source.scores, [](float score) { return std::isnan(score); })) {
-      return badVocabulary("a token's score is no number");
+      return badVocabulary("a token's score is not a number");
     }
   }
   return Status::ok();

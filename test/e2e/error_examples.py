@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import language_files
 from tool import CNN, SOURCE, TENON, damaged_program
 
 PAGES = SOURCE / "docs/errors"
@@ -151,6 +152,13 @@ def files(engine):
         "newer.pt2": damaged_program("writes", lambda entries: entries.update(
             {"writes/models/model.json": entries["writes/models/model.json"].replace(b'"major": 8', b'"major": 9')})),
         "weight.pt2": damaged_program("layers", lambda entries: entries.update({"layers/data/weights/weight_0": bytes(4)})),
+        "cut.gguf": language_files.llama()[:-4000], "old.gguf": language_files.llama(version=1),
+        "tensor.gguf": language_files.llama(tensors={"blk.0.attn_k.weight": None}),
+        "tokens.gguf": language_files.llama(keys={"tokenizer.ggml.tokens": ["a"] * 260}),
+        "tiny.gguf": language_files.llama(), "plain.gguf": language_files.llama(template=None),
+        "nan.gguf": language_files.llama(tensors={"output_norm.weight": np.full(language_files.WIDTH, np.nan, np.float32)}),
+        "tools.jinja": b"{{ bos_token }}\n{% include 'tools.jinja' %}\n",
+        "system.jinja": b"{% if messages[0].role != 'system' %}\n{{ raise_exception('the first message must be of the system') }}\n{% endif %}\n",
         "cut.tenon": engine[:-100], "longer.tenon": engine + b"x", "newer.tenon": flip(engine, 9),
         "header.tenon": flip(engine, 70), "weights.tenon": flip(engine, len(engine) - 1000),
         "record.tenon": flip(engine, engine.index(b'"edges"')), "cnn.onnx": CNN.read_bytes(),
@@ -197,13 +205,19 @@ EXAMPLES = {
     "TN0304": "tenon compile cnn.onnx --plugin ./notes.txt", "TN0406": "tenon compile cnn.onnx -o o.tenon --plugin ./misspells.so",
     "TN0404": "tenon compile phase.mlir -o o.tenon",
     "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",
-    "TN0242": "tenon check weight.pt2",
+    "TN0242": "tenon check weight.pt2", "TN0243": "tenon check cut.gguf", "TN0244": "tenon check old.gguf",
+    "TN0245": "tenon check tensor.gguf", "TN0247": "head -c 4000000 /dev/zero | tr '\\0' ' ' | tenon tokenize tiny.gguf",
+    "TN0248": "printf 'caf\\351' | tenon tokenize tiny.gguf", "TN0249": "tenon check tokens.gguf",
+    "TN0250": "tenon generate tiny.gguf hi --template tools.jinja --quiet",
+    "TN0251": "tenon generate tiny.gguf hi --template system.jinja --quiet",
     "TN0501": "tenon run cut.tenon", "TN0502": "tenon bench notes.txt", "TN0503": "tenon run newer.tenon",
     "TN0504": "tenon inspect longer.tenon", "TN0505": "tenon run header.tenon", "TN0516": "tenon check weights.tenon",
     "TN0518": "tenon run cnn.tenon --isa avx512", "TN0520": "tenon explain fusion record.tenon",
     "TN0601": "tenon run two.onnx --inputs x=x.npy", "TN0602": "tenon run cnn.tenon --inputs x.npy",
     "TN0603": "tenon run cnn.tenon --batch 100", "TN0604": "tenon run two.onnx --inputs x=x.npy --inputs z=z.npy",
     "TN0611": "tenon run best.onnx --inputs x=x.npy --inputs k=three.npy", "TN0612": "tenon run sum.onnx --batch 3",
+    "TN0615": "tenon generate cnn.tenon hi --quiet", "TN0616": "tenon generate tiny.gguf 'How many days are there in a week?' --context 8 --quiet",
+    "TN0617": "tenon generate nan.gguf hi --quiet", "TN0618": "tenon generate plain.gguf hi --system 'Be brief.' --quiet",
     "TN0721": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas /bin/true",
     "TN0722": "tenon compile cnn.onnx -o gpu.tenon --target cuda:sm_90 --ptxas ./ptxas --no-cache",
     "TN0801": "tenon serve cnn.tenon --address 0.0.0.0", "TN0802": "tenon serve cnn.tenon --address host.example",

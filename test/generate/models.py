@@ -5,6 +5,10 @@ their vocabulary is the bytes and two control tokens.
 """
 
 import dataclasses
+import math
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # products this small are slower on several threads
 
 import gguf
 import numpy as np
@@ -33,6 +37,27 @@ class Model:
     head_norms: bool = False
     pairs: bool = False
     no_rope_every: int = 0
+    layer_norm: bool = False
+    norms_after: bool = False
+    activation: str = "silu"
+    gated: bool = True
+    fused: bool = False  # queries, keys and values in one matrix; what is activated and what that scales in one
+    parallel: bool = False
+    embedding_scale: float = 1.0
+    position_embedding: bool = False
+    score_scale: float = 0.0  # 0 for 1 / sqrt(head)
+    score_cap: float = 0.0
+    logit_cap: float = 0.0
+    window: int = 0
+    windowed: tuple = ()  # by layer
+    window_base: float = 0.0  # 0 for the base of all
+    factor: float = 1.0
+    yarn: int = 0  # the original positions
+    factors: tuple = ()  # divisors of frequencies
+    magnitude: float = 1.0
+    extra: list = dataclasses.field(default_factory=list)  # what else is written: methods of the writer and their arguments
+    extra_tensors: dict = dataclasses.field(default_factory=dict)
+    context: int = 512
     seed: int = 0
 
 
@@ -46,21 +71,25 @@ def alphabet():
     return [signs[byte] for byte in range(256)]
 
 
-def write(model, path):
-    """Writes the file and returns the weights by name, in float64."""
+def write(model, path, tensors_of_part=0):
+    """Writes the file, or parts of so many tensors, and returns the weights by name, in float64."""
     random = np.random.default_rng(model.seed)
     tokens = [*alphabet(), "<|start|>", "<|end|>", "he"]
-    writer = gguf.GGUFWriter(path, model.family)
-    writer.add_context_length(512)
+    writer = gguf.GGUFWriter(path, model.family, split_max_tensors=tensors_of_part)
+    writer.add_context_length(model.context)
     writer.add_embedding_length(model.width)
     writer.add_block_count(model.layers)
     writer.add_feed_forward_length(model.inner)
     writer.add_head_count(model.heads)
     writer.add_head_count_kv(model.key_heads)
-    writer.add_key_length(model.head)
-    writer.add_value_length(model.head)
-    writer.add_layer_norm_rms_eps(model.epsilon)
-    writer.add_rope_freq_base(model.base)
+    if model.head != model.width // model.heads:
+        writer.add_key_length(model.head)
+        writer.add_value_length(model.head)
+    (writer.add_layer_norm_eps if model.layer_norm else writer.add_layer_norm_rms_eps)(model.epsilon)
+    if model.base != 10000:
+        writer.add_rope_freq_base(model.base)
+    for method, *arguments in model.extra:
+        getattr(writer, method)(*arguments)
     if model.turned:
         writer.add_rope_dimension_count(model.turned)
     writer.add_tokenizer_model("gpt2")
@@ -77,6 +106,8 @@ def write(model, path):
         values = (mean + random.standard_normal(shape) * (spread or 1 / np.sqrt(shape[-1]))).astype(np.float32)
         kind = model.types[number % len(model.types)] if len(shape) == 2 else Type.F32
         number += len(shape) == 2
+        if shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+            kind = Type.Q8_0  # as writers do for rows that no block of 256 fits
         if kind in RANDOM_BLOCKS:
             halves, size = RANDOM_BLOCKS[kind]
             elements = gguf.GGML_QUANT_SIZES[kind][0]
@@ -92,25 +123,42 @@ def write(model, path):
         writer.add_tensor(name, raw, raw_dtype=kind)
         weights[name] = gguf.dequantize(raw, kind).astype(np.float64).reshape(shape) if kind != Type.F32 else values.astype(np.float64)
 
-    tensor("token_embd.weight", (len(tokens), model.width), spread=1.0)
+    def norm(name, size):
+        tensor(name + ".weight", (size,), 1.0, 0.1)
+        if model.layer_norm:
+            tensor(name + ".bias", (size,), 0.0, 0.1)
+
+    def linear(name, outputs, inputs, bias=model.layer_norm):
+        tensor(name + ".weight", (outputs, inputs))
+        if bias:
+            tensor(name + ".bias", (outputs,), 0.0, 0.1)
+
+    tensor("token_embd.weight", (len(tokens), model.width), spread=1 / model.embedding_scale)
+    if model.position_embedding:
+        tensor("position_embd.weight", (model.context, model.width), spread=1.0)
     for layer in range(model.layers):
         at = f"blk.{layer}."
-        tensor(at + "attn_norm.weight", (model.width,), 1.0, 0.1)
-        for part, heads in (("q", model.heads), ("k", model.key_heads), ("v", model.key_heads)):
-            tensor(f"{at}attn_{part}.weight", (heads * model.head, model.width))
-            if model.biases:
-                tensor(f"{at}attn_{part}.bias", (heads * model.head,), 0.0, 0.1)
+        norm(at + "attn_norm", model.width)
+        parts = (("q", model.heads), ("k", model.key_heads), ("v", model.key_heads))
+        for part, heads in (("qkv", sum(heads for _, heads in parts)),) if model.fused else parts:
+            linear(f"{at}attn_{part}", heads * model.head, model.width, model.biases or model.layer_norm)
         if model.head_norms:
-            tensor(at + "attn_q_norm.weight", (model.head,), 1.0, 0.1)
-            tensor(at + "attn_k_norm.weight", (model.head,), 1.0, 0.1)
-        tensor(at + "attn_output.weight", (model.width, model.heads * model.head))
-        tensor(at + "ffn_norm.weight", (model.width,), 1.0, 0.1)
-        tensor(at + "ffn_gate.weight", (model.inner, model.width))
-        tensor(at + "ffn_up.weight", (model.inner, model.width))
-        tensor(at + "ffn_down.weight", (model.width, model.inner))
-    tensor("output_norm.weight", (model.width,), 1.0, 0.1)
+            norm(at + "attn_q_norm", model.head)
+            norm(at + "attn_k_norm", model.head)
+        linear(at + "attn_output", model.width, model.heads * model.head)
+        norm(at + "ffn_norm", model.width)
+        if model.norms_after:
+            norm(at + "post_attention_norm", model.width)
+            norm(at + "post_ffw_norm", model.width)
+        if model.gated and not model.fused:
+            linear(at + "ffn_gate", model.inner, model.width)
+        linear(at + "ffn_up", model.inner * (2 if model.gated and model.fused else 1), model.width)
+        linear(at + "ffn_down", model.width, model.inner)
+    norm("output_norm", model.width)
     if not model.tied:
-        tensor("output.weight", (len(tokens), model.width))
+        linear("output", len(tokens), model.width, bias=False)
+    for name, values in model.extra_tensors.items():
+        writer.add_tensor(name, np.array(values, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -122,11 +170,25 @@ def rms(x, scale, epsilon):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * scale
 
 
-def rope(model, x):
+def frequencies(model, base):
+    """As transformers' modeling_rope_utils."""
+    turned = model.turned or model.head
+    plain = 1 / base ** (np.arange(0, turned, 2) / turned)
+    if model.yarn:
+        pair = lambda rotations: turned * np.log(model.yarn / (rotations * 2 * np.pi)) / (2 * np.log(base))
+        low, high = max(np.floor(pair(32)), 0), min(np.ceil(pair(1)), turned - 1)
+        kept = 1 - np.clip((np.arange(turned // 2) - low) / (high - low), 0, 1)
+        return plain / model.factor * (1 - kept) + plain * kept
+    return plain / model.factor / np.array(model.factors or 1)
+
+
+def rope(model, x, is_windowed):
     """x: [tokens, heads, head], at the positions from 0."""
     turned = model.turned or model.head
-    angles = np.arange(x.shape[0])[:, None, None] * model.base ** (-np.arange(0, turned, 2) / turned)
-    cos, sin, y = np.cos(angles), np.sin(angles), x.copy()
+    plain = Model(model.family, head=model.head, turned=model.turned)
+    each = frequencies(plain, model.window_base) if is_windowed and model.window_base else frequencies(model, model.base)
+    angles = np.arange(x.shape[0])[:, None, None] * each
+    cos, sin, y = np.cos(angles) * model.magnitude, np.sin(angles) * model.magnitude, x.copy()
     first = np.arange(0, turned, 2) if model.pairs else np.arange(turned // 2)
     second = first + (1 if model.pairs else turned // 2)
     y[..., first] = x[..., first] * cos - x[..., second] * sin
@@ -139,30 +201,64 @@ def softmax(x):
     return x / x.sum(-1, keepdims=True)
 
 
+def activated(kind, x):
+    if kind == "silu":
+        return x / (1 + np.exp(-x))
+    if kind == "gelu":
+        return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def capped(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
 def logits(model, weights, tokens):
     """[tokens, vocabulary], in float64."""
     count = len(tokens)
-    x = weights["token_embd.weight"][tokens]
+
+    def norm(x, name):
+        if model.layer_norm:
+            mean = x.mean(-1, keepdims=True)
+            return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + model.epsilon) * weights[name + ".weight"] + weights[name + ".bias"]
+        return rms(x, weights[name + ".weight"], model.epsilon)
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"].T + weights.get(name + ".bias", 0)
+
+    x = weights["token_embd.weight"][tokens] * model.embedding_scale
+    if model.position_embedding:
+        x = x + weights["position_embd.weight"][:count]
+    distance = np.arange(count)[:, None] - np.arange(count)
     for layer in range(model.layers):
-        get = lambda name: weights[f"blk.{layer}.{name}"]
-        h = rms(x, get("attn_norm.weight"), model.epsilon)
-        parts = []
-        for part, heads in (("q", model.heads), ("k", model.key_heads), ("v", model.key_heads)):
-            y = h @ get(f"attn_{part}.weight").T + (get(f"attn_{part}.bias") if model.biases else 0)
-            parts.append(y.reshape(count, heads, model.head))
-        q, k, v = parts
+        at, is_windowed = f"blk.{layer}.", bool(model.windowed) and model.windowed[layer]
+        h = norm(x, at + "attn_norm")
+        sizes = np.array([model.heads, model.key_heads, model.key_heads]) * model.head
+        if model.fused:
+            parts = np.split(linear(h, at + "attn_qkv"), np.cumsum(sizes)[:-1], axis=1)
+        else:
+            parts = [linear(h, f"{at}attn_{part}") for part in "qkv"]
+        q, k, v = (y.reshape(count, -1, model.head) for y in parts)
         if model.head_norms:
-            q, k = rms(q, get("attn_q_norm.weight"), model.epsilon), rms(k, get("attn_k_norm.weight"), model.epsilon)
-        if not model.no_rope_every or (layer + 1) % model.no_rope_every:
-            q, k = rope(model, q), rope(model, k)
+            q, k = norm(q, at + "attn_q_norm"), norm(k, at + "attn_k_norm")
+        if not model.position_embedding and (not model.no_rope_every or (layer + 1) % model.no_rope_every):
+            q, k = rope(model, q, is_windowed), rope(model, k, is_windowed)
         groups = model.heads // model.key_heads
         k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(model.head)
-        scores = np.where(np.tri(count, dtype=bool), scores, -np.inf)
-        y = np.einsum("hqk,khd->qhd", softmax(scores), v).reshape(count, -1)
-        x = x + y @ get("attn_output.weight").T
-        h = rms(x, get("ffn_norm.weight"), model.epsilon)
-        gate = h @ get("ffn_gate.weight").T
-        x = x + (gate / (1 + np.exp(-gate)) * (h @ get("ffn_up.weight").T)) @ get("ffn_down.weight").T
-    x = rms(x, weights["output_norm.weight"], model.epsilon)
-    return x @ weights["token_embd.weight" if model.tied else "output.weight"].T
+        scores = capped(np.einsum("qhd,khd->hqk", q, k) * (model.score_scale or model.head**-0.5), model.score_cap)
+        seen = (distance >= 0) & (distance < model.window if is_windowed else True)
+        y = np.einsum("hqk,khd->qhd", softmax(np.where(seen, scores, -np.inf)), v).reshape(count, -1)
+        y = linear(y, at + "attn_output")
+        y = norm(y, at + "post_attention_norm") if model.norms_after else y
+        h = norm(x if model.parallel else x + y, at + "ffn_norm")
+        x = x + y
+        up = linear(h, at + "ffn_up")
+        if model.gated:
+            gate, up = np.split(up, 2, axis=1) if model.fused else (linear(h, at + "ffn_gate"), up)
+            y = activated(model.activation, gate) * up
+        else:
+            y = activated(model.activation, up)
+        y = linear(y, at + "ffn_down")
+        x = x + (norm(y, at + "post_ffw_norm") if model.norms_after else y)
+    x = norm(x, "output_norm")
+    return capped(x @ weights["token_embd.weight" if model.tied else "output.weight"].T, model.logit_cap)

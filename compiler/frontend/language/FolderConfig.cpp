@@ -72,7 +72,7 @@ constexpr std::string_view kInertSettings[] = {
     "num_beam_groups",
     "diversity_penalty",
     "temperature",
-    "top_k",
+
     "top_p",
     "typical_p",
     "repetition_penalty",
@@ -232,7 +232,7 @@ Status ConfigReader::readRope() {
   static const Json kNone = Json::object();
   std::string kind = "default";
   if (rope && !rope->is_object()) {
-    return bad("the parameters of rotary embeddings are no object");
+    return bad("the parameters of rotary embeddings are not an object");
   }
   std::string_view name = newer ? "rope_parameters" : "rope_scaling";
   for (const auto &[key, value] : rope ? rope->items() : kNone.items()) {

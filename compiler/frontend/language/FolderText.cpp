@@ -1,5 +1,7 @@
 // tokenizer.json as a vocabulary. The file says in full how text is split, merged and put together
 // again; whatever it says that the tokenizer does not do is a gap, by its name.
+//
+// One file: what one part of tokenizer.json means follows from what the others say.
 #include "compiler/frontend/language/Folder.h"
 
 #include "generate/tokenizer/Tokenizer.h"
@@ -240,7 +242,7 @@ void VocabularyReader::readDecoder() {
     }
   }
   if (!hasByteLevel && strips != made.addsSpacePrefix && !hasGap) {
-    gap("decoder", "it does not take off the space that is put before texts");
+    gap("decoder", "it does not remove the space that precedes a text");
   }
   if (!hasByteLevel && !isTrue(memberOf(model, "byte_fallback")) &&
       !isTrue(memberOf(model, "fuse_unk"))) {

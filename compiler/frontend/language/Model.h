@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/common/Import.h"
 #include "compiler/frontend/language/Family.h"
+#include "compiler/frontend/language/Rotation.h"
 #include "compiler/frontend/weights/gguf/Gguf.h"
 
 #include <memory>
@@ -25,11 +26,21 @@ struct Model {
   int64_t keyWidth = 0;   ///< of a head of queries and keys
   int64_t valueWidth = 0; ///< of a head of values
   int64_t vocabulary = 0;
-  int64_t context = 0; ///< positions that it was trained for
-  int64_t turned = 0;  ///< elements of a head that rotary embeddings turn
-  double ropeBase = 0;
-  double epsilon = 0;       ///< of norms
+  int64_t context = 0;      ///< positions that it was trained for
+  int64_t turned = 0;       ///< elements of a head that rotary embeddings turn
   Rope rope = Rope::Halves; ///< of the family, where the file has its rows in that order
+  Rotation rotation;
+  /// Of layers with a window, where it is another.
+  std::optional<Rotation> windowRotation;
+  int64_t window = 0;                      ///< the last keys that a query sees; 0 for all
+  std::vector<bool> isWindowed;            ///< by layer
+  double epsilon = 0;                      ///< of norms
+  double scoreScale = 0;                   ///< what products of queries and keys are multiplied by
+  double scoreCap = 0;                     ///< what scores stay below, before the mask; 0 for none
+  double logitCap = 0;                     ///< the same of logits
+  double embeddingScale = 1;               ///< what embeddings are multiplied by
+  bool isParallel = false;                 ///< attention and feed-forward read the same input
+  std::set<std::string, std::less<>> read; ///< tensors that are in the above
   gguf::File file;
   std::shared_ptr<const Folder> folder; ///< null for a GGUF file
 

@@ -4,11 +4,11 @@
 
 #include "compiler/frontend/common/AttentionScores.h"
 #include "compiler/frontend/language/Folder.h"
+#include "compiler/frontend/language/Step.h"
 #include "compiler/frontend/language/Text.h"
-#include "compiler/frontend/language/Weights.h"
+#include "compiler/frontend/weights/gguf/Parts.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
-#include "support/files/MappedFile.h"
 #include "support/text/Text.h"
 
 #include <cmath>
@@ -25,59 +25,7 @@ constexpr int64_t kMostTokens = 512;
 /// Positions of a session, unless the user says otherwise.
 constexpr int64_t kPositions = 2048;
 
-class Step;
-
-/// Emits the operations of one part of the model, such as a layer's attention.
-class Emitter : public frontend::Emitter {
-public:
-  Emitter(Step &owner, std::string name);
-
-  void gap(const Twine &why, const Twine &workaround) override;
-  void error(ErrorId id, const Twine &what) override;
-  std::string label() const override { return name; }
-
-private:
-  Step &step;
-  std::string name;
-};
-
-class Step : public frontend::ModuleBuilder {
-public:
-  Step(const Model &theModel, const frontend::ImportOptions &theOptions, MLIRContext &owner,
-       tn::WeightStore &theStore)
-      : ModuleBuilder(owner, theStore), model(theModel), options(theOptions),
-        weights(theModel, theStore) {}
-
-  Result<ImportResult> run();
-
-  const Model &model;
-  std::vector<frontend::Gap> gaps;
-  Status failure;
-
-private:
-  Status makeInputs();
-  Result<AffineExpr> sizeOf(llvm::StringRef input, int64_t most);
-  Value tableOf(Emitter &c, double (*function)(double), double sign);
-  void prepare();
-  Value layer(int64_t index, Value x);
-  Value attention(int64_t index, Value x);
-  Value projected(Emitter &c, Value x, std::string_view part, int64_t heads, int64_t headWidth);
-  Value turned(Emitter &c, Value x, int64_t heads);
-  Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
-  Value norm(Emitter &c, Value x, std::string_view name, int64_t size);
-  Value product(Emitter &c, Value x, std::string_view name, int64_t outputs, int64_t inputs);
-
-  const frontend::ImportOptions &options;
-  Weights weights;
-  AffineExpr tokens, rows, seen;
-  int64_t positions = 0;
-  Value tokenIds, start, rowNumbers, seenPositions;
-  Value places;       ///< of the tokens, [tokens]
-  Value cosine, sine; ///< [tokens, 1, turned], the last dim in pairs
-  Value mask;
-  std::map<std::string, BlockArgument> caches;
-  std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
-};
+} // namespace
 
 Emitter::Emitter(Step &owner, std::string newName)
     : frontend::Emitter(owner, NameLoc::get(owner.builder.getStringAttr(newName))), step(owner),
@@ -165,152 +113,127 @@ Status Step::makeInputs() {
   return Status::ok();
 }
 
-/// A function of the angle of each position and pair, where the tokens stand: of both elements of
-/// a pair, the first one's with a sign.
-Value Step::tableOf(Emitter &c, double (*function)(double), double sign) {
+/// Both elements of a pair have its cosine and sine, the first one's sine with its sign.
+Angles Step::anglesOf(Emitter &c, const Rotation &rotation) {
   bool isPairs = model.rope == Rope::Pairs;
   int64_t half = model.turned / 2;
-  std::vector<double> table(positions * model.turned);
-  for (int64_t position = 0; position < positions; ++position) {
-    for (int64_t pair = 0; pair < half; ++pair) {
-      double frequency = std::pow(model.ropeBase, -2.0 * static_cast<double>(pair) /
-                                                      static_cast<double>(model.turned));
-      double value = function(static_cast<double>(position) * frequency);
-      int64_t row = position * model.turned;
-      table[row + (isPairs ? 2 * pair : pair)] = sign * value;
-      table[row + (isPairs ? 2 * pair + 1 : half + pair)] = value;
-    }
-  }
-  Value values = c.realConstant(table, {positions, model.turned}, builder.getF32Type());
-  values = c.make<tn::GatherOp>(values, places, int64_t{0});
+  std::vector<double> byPosition = frequencies(rotation, model.turned, positions);
   AffineExpr one = c.constantSize(1), two = c.constantSize(2), pairs = c.constantSize(half);
-  return c.reshape(values,
-                   isPairs ? tn::Dims{tokens, one, pairs, two} : tn::Dims{tokens, one, two, pairs});
+  auto table = [&](double (*function)(double), double sign) {
+    std::vector<double> numbers(positions * model.turned);
+    for (int64_t position = 0; position < positions; ++position) {
+      for (int64_t pair = 0; pair < half; ++pair) {
+        double value =
+            rotation.magnitude * function(static_cast<double>(position) * byPosition[pair]);
+        int64_t row = position * model.turned;
+        numbers[row + (isPairs ? 2 * pair : pair)] = sign * value;
+        numbers[row + (isPairs ? 2 * pair + 1 : half + pair)] = value;
+      }
+    }
+    Value values = c.realConstant(numbers, {positions, model.turned}, builder.getF32Type());
+    values = c.make<tn::GatherOp>(values, places, int64_t{0});
+    return c.reshape(values, isPairs ? tn::Dims{tokens, one, pairs, two}
+                                     : tn::Dims{tokens, one, two, pairs});
+  };
+  return {.cosine = table(std::cos, 1), .sine = table(std::sin, -1)};
+}
+
+/// Which keys a query sees: those up to its own, or only the last of them.
+Value Step::maskOf(Emitter &c, int64_t window) {
+  Value keys = c.alongAxis(seenPositions, 3, 4);
+  Value queries = c.alongAxis(places, 2, 4);
+  Value isSeen = c.compare(keys, tn::Predicate::le, queries);
+  if (window > 0) {
+    Value end = c.add(keys, c.scalarLike(static_cast<double>(window), keys));
+    isSeen = c.make<tn::AndOp>(isSeen, c.compare(queries, tn::Predicate::lt, end));
+  }
+  return frontend::additive(c, isSeen, builder.getF32Type());
 }
 
 /// What all layers share.
 void Step::prepare() {
   Emitter c(*this, "positions");
   places = c.add(c.positions(tokens), start);
-  cosine = tableOf(c, std::cos, 1);
-  sine = tableOf(c, std::sin, -1);
-  Value keys = c.alongAxis(seenPositions, 3, 4);
-  Value queries = c.alongAxis(places, 2, 4);
-  mask = frontend::additive(c, c.compare(keys, tn::Predicate::le, queries), builder.getF32Type());
+  if (model.rope != Rope::None) {
+    windowAngles = angles = anglesOf(c, model.rotation);
+  }
+  windowMask = mask = maskOf(c, 0);
+  if (llvm::is_contained(model.isWindowed, true)) {
+    windowAngles = model.windowRotation ? anglesOf(c, *model.windowRotation) : angles;
+    windowMask = model.window < positions ? maskOf(c, model.window) : mask;
+  }
 }
 
 //===--- Parts of a layer ---===//
 
-Value Step::norm(Emitter &c, Value x, std::string_view name, int64_t size) {
-  Value scale = weights.get(c, name, {size});
-  int64_t rank = static_cast<int64_t>(tn::getDims(x.getType()).size());
-  return scale ? c.make<tn::RmsNormOp>(x, scale, rank - 1, llvm::APFloat(model.epsilon)) : Value();
+Value Step::norm(Emitter &c, Value x, const std::string &name, int64_t size) {
+  Value scale = weights.get(c, name + ".weight", {size});
+  Value bias = model.family->hasLayerNorm ? weights.get(c, name + ".bias", {size}) : Value();
+  if (!x || !scale || c.failed()) {
+    return Value();
+  }
+  int64_t axis = static_cast<int64_t>(tn::getDims(x.getType()).size()) - 1;
+  llvm::APFloat epsilon(model.epsilon);
+  return bias ? c.make<tn::LayerNormOp>(x, scale, bias, axis, epsilon)
+              : c.make<tn::RmsNormOp>(x, scale, axis, epsilon);
 }
 
-Value Step::product(Emitter &c, Value x, std::string_view name, int64_t outputs, int64_t inputs) {
-  Value matrix = weights.get(c, strCat(name, ".weight"), {outputs, inputs});
+Value Step::product(Emitter &c, Value x, const std::string &name, Rows outputs, int64_t inputs,
+                    bool needsBias) {
+  Value matrix = weights.cut(c, name + ".weight", outputs, {inputs});
   Value y = x && matrix ? c.make<tn::MatmulOp>(x, matrix, false, true) : Value();
-  Value bias = weights.get(c, strCat(name, ".bias"), {outputs}, /*isOptional=*/true);
+  Value bias = weights.cut(c, name + ".bias", outputs, {}, /*isOptional=*/!needsBias);
   return y && bias ? c.add(y, bias) : y;
 }
 
-/// [tokens, heads, head width]
-Value Step::projected(Emitter &c, Value x, std::string_view part, int64_t heads,
-                      int64_t headWidth) {
-  Value y = product(c, x, part, heads * headWidth, model.width);
-  return y ? c.reshape(y, {tokens, c.constantSize(heads), c.constantSize(headWidth)}) : y;
-}
-
-/// Rotary embeddings of the first elements of each head: x * cosine + swapped x * sine, where the
-/// sine has the signs. Pairs lie along a dim of two of their own, so that swapping is one slice.
-Value Step::turned(Emitter &c, Value x, int64_t heads) {
-  if (!x || c.failed()) {
-    return Value();
-  }
-  bool isPairs = model.rope == Rope::Pairs;
-  AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
-  AffineExpr two = c.constantSize(2), whole = c.constantSize(model.turned);
-  tn::Dims pairs =
-      isPairs ? tn::Dims{tokens, count, half, two} : tn::Dims{tokens, count, two, half};
-  Value part = model.turned == model.keyWidth ? x : c.sliceAxis(x, 2, c.constantSize(0), whole);
-  part = c.reshape(part, pairs);
-  SmallVector<AffineExpr> starts(pairs.size(), c.constantSize(0));
-  SmallVector<int64_t> steps(pairs.size(), 1);
-  size_t axis = isPairs ? 3 : 2;
-  starts[axis] = c.constantSize(1);
-  steps[axis] = -1;
-  Value swapped = c.makeTyped<tn::SliceOp>(cast<RankedTensorType>(part.getType()), part,
-                                           tn::symbolMap(starts, &context), steps);
-  Value y = c.add(c.mul(part, cosine), c.mul(swapped, sine));
-  y = c.reshape(y, {tokens, count, whole});
-  if (model.turned == model.keyWidth) {
-    return y;
-  }
-  Value rest = c.sliceAxis(x, 2, whole, c.constantSize(model.keyWidth - model.turned));
-  return c.concat({y, rest}, 2);
-}
-
-/// What is read of the layer's cache with the new rows, [1, context, key heads, width].
-Value Step::cached(Emitter &c, std::string_view kind, int64_t index, Value x) {
-  if (!x || c.failed()) {
-    return Value();
-  }
-  std::string name = strCat(kind, '.', index);
-  Value indices = c.reshape(places, {tokens, c.constantSize(1)});
-  Value cache = c.make<tn::ScatterNdOp>(caches[name], indices, x, tn::ScatterKind::none);
-  states.emplace_back(name, cache);
-  Value read = c.sliceAxis(cache, 0, c.constantSize(0), seen);
-  tn::Dims dims = tn::getDims(read.getType());
-  dims.insert(dims.begin(), c.constantSize(1));
-  return c.reshape(read, dims);
-}
-
-Value Step::attention(int64_t index, Value x) {
-  Emitter c(*this, layerTensor(index, "attention"));
+Value Step::feedForward(int64_t index, Value x) {
+  Emitter c(*this, layerTensor(index, "ffn"));
   auto named = [&](std::string_view part) { return layerTensor(index, part); };
-  Value h = norm(c, x, named("attn_norm.weight"), model.width);
-  Value q = projected(c, h, named("attn_q"), model.heads, model.keyWidth);
-  Value k = projected(c, h, named("attn_k"), model.keyHeads, model.keyWidth);
-  Value v = projected(c, h, named("attn_v"), model.keyHeads, model.valueWidth);
-  if (model.family->normalizesHeads && q && k) {
-    q = norm(c, q, named("attn_q_norm.weight"), model.keyWidth);
-    k = norm(c, k, named("attn_k_norm.weight"), model.keyWidth);
+  bool isGated = model.family->isGated;
+  // One matrix may hold both: what is activated, then what that scales.
+  bool isFused = isGated && !model.tensor(named("ffn_gate.weight"));
+  int64_t size = model.inner;
+  Rows first = isFused ? Rows(2 * size, 0, size) : size;
+  Rows second = isFused ? Rows(2 * size, size, size) : size;
+  Value y = product(c, x, named(isGated && !isFused ? "ffn_gate" : "ffn_up"), first, model.width);
+  switch (model.family->activation) {
+  case Activation::Silu:
+    y = c.unary<tn::SiluOp>(y);
+    break;
+  case Activation::Gelu:
+  case Activation::GeluTanh:
+    y = c.unary<tn::GeluOp>(y, model.family->activation == Activation::GeluTanh);
+    break;
   }
-  int64_t every = model.family->noRopeEvery;
-  if (every == 0 || (index + 1) % every != 0) {
-    q = turned(c, q, model.heads);
-    k = turned(c, k, model.keyHeads);
-  }
-  k = cached(c, "keys", index, k);
-  v = cached(c, "values", index, v);
-  if (!q || !k || !v || c.failed()) {
-    return Value();
-  }
-  AffineExpr one = c.constantSize(1);
-  q = c.reshape(q, {one, tokens, c.constantSize(model.heads), c.constantSize(model.keyWidth)});
-  bool inner[] = {true, true, true, true};
-  Value y = c.make<tn::AttentionOp>(
-      q, k, v, mask, llvm::APFloat(1 / std::sqrt(static_cast<double>(model.keyWidth))),
-      /*causal=*/false, inner, /*maskedRowsAreNan=*/false);
-  int64_t width = model.heads * model.valueWidth;
-  y = y ? c.reshape(y, {tokens, c.constantSize(width)}) : y;
-  return product(c, y, named("attn_output"), model.width, width);
+  Value up = isGated ? product(c, x, named("ffn_up"), second, model.width) : Value();
+  y = isGated ? y && up ? c.mul(y, up) : Value() : y;
+  return product(c, y, named("ffn_down"), model.width, size);
 }
 
 Value Step::layer(int64_t index, Value x) {
-  Value attended = attention(index, x);
-  Emitter c(*this, layerTensor(index, "ffn"));
-  if (!attended) {
-    return Value();
+  Emitter c(*this, layerTensor(index, "residual"));
+  auto normalized = [&](Value value, std::string_view part) {
+    return norm(c, value, layerTensor(index, part), model.width);
+  };
+  bool isAfter = model.family->normalizesResults;
+  Value y = attention(index, normalized(x, "attn_norm"));
+  y = isAfter ? normalized(y, "post_attention_norm") : y;
+  Value sum = y ? c.add(x, y) : Value();
+  y = feedForward(index, normalized(model.isParallel ? x : sum, "ffn_norm"));
+  y = isAfter ? normalized(y, "post_ffw_norm") : y;
+  return sum && y ? c.add(sum, y) : Value();
+}
+
+Value Step::embedded(Emitter &c) {
+  Value x = weights.rows(c, "token_embd.weight", {model.vocabulary, model.width}, tokenIds);
+  if (x && model.embeddingScale != 1) {
+    x = c.mul(x, c.scalarLike(model.embeddingScale, x));
   }
-  x = c.add(x, attended);
-  auto named = [&](std::string_view part) { return layerTensor(index, part); };
-  Value h = norm(c, x, named("ffn_norm.weight"), model.width);
-  Value gate = product(c, h, named("ffn_gate"), model.inner, model.width);
-  Value up = product(c, h, named("ffn_up"), model.inner, model.width);
-  Value y = gate && up ? c.mul(c.unary<tn::SiluOp>(gate), up) : Value();
-  y = product(c, y, named("ffn_down"), model.width, model.inner);
-  return y ? c.add(x, y) : y;
+  if (model.rope == Rope::None) {
+    Value at = weights.rows(c, "position_embd.weight", {model.context, model.width}, places);
+    x = x && at ? c.add(x, at) : Value();
+  }
+  return x;
 }
 
 Result<ImportResult> Step::run() {
@@ -323,16 +246,17 @@ Result<ImportResult> Step::run() {
   TENON_TRY(makeInputs());
   prepare();
   Emitter c(*this, "output");
-  Value x = weights.rows(c, "token_embd.weight", {model.vocabulary, model.width}, tokenIds);
+  Value x = embedded(c);
   for (int64_t i = 0; x && i < model.layers; ++i) {
     x = layer(i, x);
   }
   Value logits;
   if (x) {
     x = c.make<tn::GatherOp>(x, rowNumbers, int64_t{0});
-    x = norm(c, x, "output_norm.weight", model.width);
+    x = norm(c, x, "output_norm", model.width);
     logits = product(c, x, model.tensor("output.weight") ? "output" : "token_embd",
                      model.vocabulary, model.width);
+    logits = capped(c, logits, model.logitCap);
   }
   TENON_TRY(std::move(failure));
   TENON_ASSIGN(std::vector<frontend::Asset> assets, readText(model, positions, gaps));
@@ -365,8 +289,6 @@ Result<ImportResult> Step::run() {
   return result;
 }
 
-} // namespace
-
 namespace {
 
 Result<ImportResult> importRead(gguf::File file, std::shared_ptr<const Folder> folder,
@@ -395,6 +317,13 @@ Result<ImportResult> importGguf(const std::string &path, const frontend::ImportO
   Result<gguf::File> read = gguf::read(file->bytes());
   if (!read) {
     return read.takeStatus().prefix(path);
+  }
+  Result<std::vector<std::shared_ptr<MappedFile>>> parts = gguf::readLaterParts(path, *read);
+  if (!parts) {
+    return parts.takeStatus().prefix(path);
+  }
+  for (std::shared_ptr<MappedFile> &part : *parts) {
+    store.keep(std::move(part));
   }
   Result<ImportResult> result = importRead(std::move(*read), nullptr, {}, options, context, store);
   if (!result) {

@@ -106,7 +106,27 @@ const gguf::Tensor *Weights::find(frontend::Emitter &c, std::string_view name,
 Value Weights::get(frontend::Emitter &c, std::string_view name, ArrayRef<int64_t> dims,
                    bool isOptional) {
   const gguf::Tensor *tensor = find(c, name, dims, isOptional);
-  return !tensor ? Value() : tensor->type->isFloat() ? floats(c, *tensor) : blocks(c, *tensor);
+  return tensor ? valueOf(c, *tensor) : Value();
+}
+
+Value Weights::cut(frontend::Emitter &c, std::string_view name, Rows rows, ArrayRef<int64_t> inner,
+                   bool isOptional) {
+  SmallVector<int64_t> dims = {rows.whole};
+  dims.append(inner.begin(), inner.end());
+  const gguf::Tensor *tensor = find(c, name, dims, isOptional);
+  if (!tensor || rows.count == rows.whole) {
+    return tensor ? valueOf(c, *tensor) : Value();
+  }
+  gguf::Tensor some = *tensor;
+  uint64_t bytesOfRow = tensor->bytes.size() / rows.whole;
+  some.name += strCat('[', rows.first, ':', rows.first + rows.count, ']');
+  some.dims[0] = rows.count;
+  some.bytes = tensor->bytes.subspan(rows.first * bytesOfRow, rows.count * bytesOfRow);
+  return valueOf(c, some);
+}
+
+Value Weights::valueOf(frontend::Emitter &c, const gguf::Tensor &tensor) {
+  return tensor.type->isFloat() ? floats(c, tensor) : blocks(c, tensor);
 }
 
 Value Weights::rows(frontend::Emitter &c, std::string_view name, ArrayRef<int64_t> dims,

@@ -8,16 +8,29 @@
 
 namespace tenon::language {
 
+/// Some rows of a tensor: what several parts of a model share is cut by whole rows.
+struct Rows {
+  int64_t whole, first, count;
+
+  Rows(int64_t all) : whole(all), first(0), count(all) {}
+  Rows(int64_t ofWhole, int64_t from, int64_t number)
+      : whole(ofWhole), first(from), count(number) {}
+};
+
 class Weights {
 public:
   /// The arrays behind a tensor of blocks. A number stands for (number - zero) * scale - rest.
   enum class Part : uint8_t { Numbers, Scales, Zeros, Rests };
 
-  Weights(const Model &theModel, tn::WeightStore &theStore) : model(theModel), store(theStore) {}
+  Weights(const Model &theModel, tn::WeightStore &theStore)
+      : model(theModel), store(theStore), read(theModel.read) {}
 
   /// A tensor of these dims as f32; null after an error, or where it is missing and optional.
   mlir::Value get(frontend::Emitter &c, std::string_view name, llvm::ArrayRef<int64_t> dims,
                   bool isOptional = false);
+  /// Some rows, each of the dims `inner`; blocks stay as they are.
+  mlir::Value cut(frontend::Emitter &c, std::string_view name, Rows rows,
+                  llvm::ArrayRef<int64_t> inner, bool isOptional = false);
   /// Rows of a matrix of these dims as f32, one for each index: taken out of their blocks when they
   /// are read, so that a table of embeddings stays as small as in the file.
   mlir::Value rows(frontend::Emitter &c, std::string_view name, llvm::ArrayRef<int64_t> dims,
@@ -29,6 +42,7 @@ private:
   /// Null after an error, or where it is missing and optional.
   const gguf::Tensor *find(frontend::Emitter &c, std::string_view name,
                            llvm::ArrayRef<int64_t> dims, bool isOptional);
+  mlir::Value valueOf(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value floats(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value blocks(frontend::Emitter &c, const gguf::Tensor &tensor);
   /// Numbers of 8 bits, [groups, group].

@@ -117,7 +117,7 @@ TEST_F(DatasetTest, WhatDoesNotFitIsNamed) {
   expectError(two, list(counting("ids", DType::I64, {2, 3}), counting("msk", DType::I64, {2, 3})),
               ErrorId::BadDataset, "did you mean 'msk'");
   expectError(two, list(counting("ids", DType::I64, {2, 3}), counting("mask", DType::I64, {3, 3})),
-              ErrorId::BadDataset, "'mask' has 3 samples, 'ids' has 2");
+              ErrorId::BadDataset, "'mask' has 3 samples, but 'ids' has 2");
 }
 
 TEST_F(DatasetTest, NumbersThatAreNoneAreFound) {

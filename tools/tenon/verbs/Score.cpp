@@ -86,7 +86,9 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
 
 Action declareScore(CLI::App &command) {
   std::shared_ptr<ScoreFlags> flags = std::make_shared<ScoreFlags>();
-  command.add_option("MODEL", flags->open.path, "A GGUF file, a Hugging Face folder, or an engine compiled from one")
+  command
+      .add_option("MODEL", flags->open.path,
+                  "A GGUF file, a Hugging Face folder, or an engine compiled from one")
       ->required();
   command.add_option("--text", flags->text, "The text, a file in UTF-8")->required();
   command.add_option("--against", flags->against,
@@ -98,7 +100,7 @@ Action declareScore(CLI::App &command) {
   addNumber(
       command, "--max-tokens", {2, 1'000'000'000},
       [flags](uint64_t value) { flags->options.maxTokens = static_cast<int64_t>(value); },
-      "Read only so many tokens of the text");
+      "Read at most N tokens of the text");
   declareThreadsFlag(command, flags->options.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
   declareTargetFlags(command, flags->open.target);

@@ -94,15 +94,12 @@ Result<std::string_view> Reader::takeText() {
 Result<Value> Reader::takeList(std::string_view key) {
   TENON_ASSIGN(uint32_t kind, take<uint32_t>());
   TENON_ASSIGN(uint64_t count, takeCount("elements", 1));
-  if (kind > kF64) {
+  if (kind > kF64 || kind == kArray) {
     return bad(
-        strCat("the key '", key, "' is an array of type ", kind, ", which GGUF does not define"));
+        strCat("the key '", key, "' is an array of type ", kind, ", which GGUF does not allow"));
   }
   Value::List list;
   for (uint64_t i = 0; i < count; ++i) {
-    if (kind == kArray) {
-      return bad(strCat("the key '", key, "' holds arrays of arrays"));
-    }
     TENON_ASSIGN(Value value, takeValue(kind, key));
     if (std::optional<std::string_view> text = value.text()) {
       list.texts.push_back(*text);

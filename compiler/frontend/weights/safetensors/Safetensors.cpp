@@ -84,7 +84,7 @@ Status Reader::readTensor(const std::string &name, const Json &value) {
     std::optional<uint64_t> size = countOf(dim);
     if (!size || *size > uint64_t{1} << 40 || (*size && bits > (uint64_t{1} << 50) / *size) ||
         tensor.dims.size() == kMaxDims) {
-      return bad("has a shape that is none of a tensor");
+      return bad("has a shape that no tensor has");
     }
     bits *= *size;
     tensor.dims.push_back(static_cast<int64_t>(*size));

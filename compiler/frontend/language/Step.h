@@ -1,0 +1,80 @@
+// The builder of a language model's module: one step of a decoder over the tokens that are new.
+// Relies on the table of families for what differs.
+#pragma once
+
+#include "compiler/frontend/language/Weights.h"
+
+#include <map>
+
+namespace tenon::language {
+
+class Step;
+
+/// Emits the operations of one part of the model, such as a layer's attention.
+class Emitter : public frontend::Emitter {
+public:
+  Emitter(Step &owner, std::string name);
+
+  void gap(const llvm::Twine &why, const llvm::Twine &workaround) override;
+  void error(ErrorId id, const llvm::Twine &what) override;
+  std::string label() const override { return name; }
+
+private:
+  Step &step;
+  std::string name;
+};
+
+/// Of the turns of rotary embeddings, where the tokens stand: [tokens, 1, turned], the last dim in
+/// pairs.
+struct Angles {
+  mlir::Value cosine, sine;
+};
+
+class Step : public frontend::ModuleBuilder {
+  using Value = mlir::Value;
+
+public:
+  Step(const Model &theModel, const frontend::ImportOptions &theOptions, mlir::MLIRContext &owner,
+       tn::WeightStore &theStore)
+      : ModuleBuilder(owner, theStore), model(theModel), options(theOptions),
+        weights(theModel, theStore) {}
+
+  Result<frontend::ImportResult> run();
+
+  const Model &model;
+  std::vector<frontend::Gap> gaps;
+  Status failure;
+
+private:
+  Status makeInputs();
+  Result<mlir::AffineExpr> sizeOf(llvm::StringRef input, int64_t most);
+  void prepare();
+  Angles anglesOf(Emitter &c, const Rotation &rotation);
+  Value maskOf(Emitter &c, int64_t window);
+  Value embedded(Emitter &c);
+  Value layer(int64_t index, Value x);
+  Value attention(int64_t index, Value x);
+  Value feedForward(int64_t index, Value x);
+  Value projected(Emitter &c, Value x, std::string_view part, Rows rows, int64_t headWidth);
+  Value turned(Emitter &c, Value x, int64_t heads, const Angles &angles);
+  Value attended(Emitter &c, Value q, Value k, Value v, Value mask);
+  Value capped(Emitter &c, Value x, double cap);
+  Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
+  /// RMSNorm or LayerNorm by the tensors of this name, over the last dim.
+  Value norm(Emitter &c, Value x, const std::string &name, int64_t size);
+  Value product(Emitter &c, Value x, const std::string &name, Rows outputs, int64_t inputs,
+                bool needsBias = false);
+
+  const frontend::ImportOptions &options;
+  Weights weights;
+  mlir::AffineExpr tokens, rows, seen;
+  int64_t positions = 0;
+  Value tokenIds, start, rowNumbers, seenPositions;
+  Value places; ///< of the tokens, [tokens]
+  Angles angles, windowAngles;
+  Value mask, windowMask;
+  std::map<std::string, mlir::BlockArgument> caches;
+  std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
+};
+
+} // namespace tenon::language
