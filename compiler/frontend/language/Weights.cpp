@@ -89,13 +89,14 @@ const gguf::Tensor *Weights::find(frontend::Emitter &c, std::string_view name,
   const gguf::Tensor *tensor = model.tensor(name);
   if (!tensor) {
     if (!isOptional) {
-      c.error(ErrorId::LanguageModelBad, Twine("it has no tensor '") + StringRef(name) + "'");
+      c.error(ErrorId::LanguageModelBad,
+              Twine("it has no tensor '") + model.file.nameOf(name) + "'");
     }
     return nullptr;
   }
-  read.insert(tensor->name);
+  read.insert(std::string(name));
   if (ArrayRef<int64_t>(tensor->dims) != dims) {
-    c.error(ErrorId::LanguageModelBad, Twine("the tensor '") + StringRef(name) + "' is " +
+    c.error(ErrorId::LanguageModelBad, Twine("the tensor '") + tensor->name + "' is " +
                                            dimsText(tensor->dims) + ", and its keys make it " +
                                            dimsText(dims));
     return nullptr;
@@ -161,9 +162,14 @@ Value Weights::floats(frontend::Emitter &c, const gguf::Tensor &tensor) {
                                                : Type(builder.getF32Type());
   ArrayRef<char> bytes(reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size());
   Location location = NameLoc::get(builder.getStringAttr(tensor.name));
+  // Numbers of a file need not lie where a machine reads them as such.
+  bool isAligned = reinterpret_cast<uintptr_t>(bytes.data()) % sizeof(float) == 0;
+  std::string id =
+      isAligned
+          ? store.addView(tensor.name, bytes, "model")
+          : store.addOwned(tensor.name, std::vector<char>(bytes.begin(), bytes.end()), "model");
   Value weight =
-      tn::WeightOp::create(builder, location, RankedTensorType::get(tensor.dims, element),
-                           store.addView(tensor.name, bytes, "model"));
+      tn::WeightOp::create(builder, location, RankedTensorType::get(tensor.dims, element), id);
   return c.cast(weight, builder.getF32Type());
 }
 
@@ -224,7 +230,7 @@ std::vector<std::string> Weights::unread() const {
   std::vector<std::string> names;
   for (const auto &[name, tensor] : model.file.tensors) {
     if (!read.count(name)) {
-      names.push_back(name);
+      names.push_back(tensor.name);
     }
   }
   return names;
