@@ -259,7 +259,12 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   std::string between;
   bool isFirst = true;
   auto flush = [&]() -> Status {
-    TENON_TRY(encodeText(between, isFirst, tokens));
+    // The space that SentencePiece puts before a text: models are trained with each text between
+    // special tokens encoded by itself. A template that writes the space means that one.
+    bool hasSpace = between.starts_with(' ') || between.starts_with(kSpaceSign);
+    bool isGiven = hasSpace && (source.prefixesOnce || (source.takesGivenSpace && !isFirst));
+    bool addsSpace = source.addsSpacePrefix && (isFirst || source.prefixesAll) && !isGiven;
+    TENON_TRY(encodeText(between, addsSpace, tokens));
     isFirst = false;
     between.clear();
     return Status::ok();
@@ -283,7 +288,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   return tokens;
 }
 
-Status Tokenizer::encodeText(std::string_view text, bool isFirst,
+Status Tokenizer::encodeText(std::string_view text, bool addsSpace,
                              std::vector<int32_t> &tokens) const {
   if (text.empty()) {
     return Status::ok();
@@ -291,10 +296,7 @@ Status Tokenizer::encodeText(std::string_view text, bool isFirst,
   if (source.form == TokenizerForm::ByteLevel) {
     return encodeByteLevel(text, tokens);
   }
-  bool hasPrefix =
-      source.addsSpacePrefix && (isFirst || source.prefixesAll) &&
-      !(source.prefixesOnce && (text.starts_with(' ') || text.starts_with(kSpaceSign)));
-  std::string changed(hasPrefix ? " " : "");
+  std::string changed(addsSpace ? " " : "");
   changed += text;
   return encodeScored(changed, tokens);
 }
@@ -307,13 +309,14 @@ Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &t
   }
   using Piece = std::pair<size_t, size_t>;
   std::vector<Piece> pieces = {{0, points.size()}};
+  uint64_t steps = Pattern::stepsFor(points.size());
   for (const Pattern &pattern : patterns) {
     std::vector<Piece> next;
     for (auto [begin, end] : pieces) {
       std::u32string_view piece = std::u32string_view(points).substr(0, end);
       size_t gap = begin;
       for (size_t at = begin; at < end;) {
-        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin));
+        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin, steps));
         if (to == Pattern::kNone || to + begin == at) {
           ++at;
           continue;

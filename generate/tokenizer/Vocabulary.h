@@ -35,8 +35,10 @@ struct Vocabulary {
   bool composes = false;        ///< NFC before all
   bool ignoresMerges = false;   ///< a whole piece that is a token is that token
   bool addsSpacePrefix = false; ///< of Scored: before the text
-  bool prefixesAll = false;     ///< before each text between control tokens too
+  bool prefixesAll = true;      ///< before each text between control tokens too
   bool prefixesOnce = false;    ///< but not before a space
+  bool takesGivenSpace =
+      true; ///< of the texts behind the first, one that begins with a space has it
   bool addsBos = false, addsEos = false;
   int32_t bos = -1, eos = -1, unknown = -1; ///< -1 for none
   /// Tokens that end a text.

@@ -245,7 +245,7 @@ class OfOneSizeAndLevel(ToolTest):
                         self.assertLessEqual(row[figure], 2 * other[figure])
                         self.assertLessEqual(other[figure], 2 * row[figure])
                 if row["narrow_us"] > 0:
-                    self.assertIn(f"{row['us']:.2f} us, and {row['narrow_us']:.2f} us in 8-bit integers (decided at batch=128)", row["why_wide"])
+                    self.assertIn(f"{row['us']:.2f} us, but {row['narrow_us']:.2f} us in 8-bit integers (decided at batch=128)", row["why_wide"])
         self.assertGreater(compared, 1)
 
     def test_example_of_the_page(self):

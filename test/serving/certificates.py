@@ -73,7 +73,7 @@ class Certificates(ServingTest):
             held.close()
             other.close()
             time.sleep(1.5)
-            self.assertEqual(2, sum("was read again" in line for line in server.log), server.log)
+            self.assertEqual(2, sum("was reloaded" in line for line in server.log), server.log)
 
     def test_tokens(self):
         """Tokens that change are read again; what cannot be used changes nothing."""

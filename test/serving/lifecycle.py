@@ -188,7 +188,7 @@ class Lifecycle(ServingTest):
             server.wait_until(lambda: index()["cnn"]["state"] == "READY" and index()["broken"]["state"] == "UNAVAILABLE")
             # The reason of each failed load stands in the index, in the answers, and not ready is not ready.
             self.assertIn("TN0501", index()["broken"]["reason"])
-            self.assertIn("config.pbtxt:2: 'max_bath_size'", index()["strange"]["reason"])
+            self.assertIn("config.pbtxt:2: Tenon does not support the field 'max_bath_size'", index()["strange"]["reason"])
             self.refused(server.infer("broken"), 503, "TN0811")
             self.assertIn("TN0805", self.refused(server.infer("strange"), 503, "TN0811"))
             self.refused(server.post("/v2/repository/models/broken/load"), 400, "TN0501")
@@ -301,7 +301,7 @@ class Lifecycle(ServingTest):
         (models / "cnn/config.pbtxt").write_text("optimization { priority: PRIORITY_MAX }\n")
         with Server(models, "--lenient") as server:
             self.assertEqual(200, server.infer()[0])
-            self.assertTrue(any("config.pbtxt:1: 'optimization'" in line for line in server.log), server.log)
+            self.assertTrue(any("config.pbtxt:1: Tenon does not support the field 'optimization'" in line for line in server.log), server.log)
 
     def test_faults_of_a_folder(self):
         """What an operator did wrong is 503 for clients, is not ready in the metrics, and keeps nothing else from being served."""

@@ -152,6 +152,7 @@ void VocabularyReader::readNormalizer() {
     } else if (type == "Prepend" && memberOf(*step, "prepend") == kSpaceSign && !signsSpaces) {
       prepends = true;
       made.addsSpacePrefix = made.prefixesAll = true;
+      made.takesGivenSpace = false;
     } else {
       gapOf("normalizer", *step);
     }
@@ -185,6 +186,7 @@ void VocabularyReader::readMetaspace(const Json &step) {
   made.addsSpacePrefix = scheme != "never";
   made.prefixesAll = scheme == "always";
   made.prefixesOnce = true;
+  made.takesGivenSpace = false;
 }
 
 void VocabularyReader::readPreTokenizer() {

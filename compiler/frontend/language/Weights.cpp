@@ -42,22 +42,23 @@ public:
   }
   uint64_t bytesOfBlock() const {
     uint64_t groups = type->elements / type->group;
-    return part == Part::Numbers ? type->elements * type->bits / 8
-           : part == Part::Zeros ? groups
-                                 : groups * sizeof(float);
+    return part == Part::Numbers   ? type->elements
+           : part == Part::Nibbles ? type->elements / 2
+           : part == Part::Zeros   ? groups
+                                   : groups * sizeof(float);
   }
 
 private:
   void write(const std::vector<uint8_t> &numbers, const std::vector<float> &scales,
              const std::vector<float> &zeros, char *out) const {
-    if (part == Part::Numbers && type->bits == 8) {
+    if (part == Part::Numbers) {
       std::memcpy(out, numbers.data(), numbers.size());
       return;
     }
-    for (size_t i = 0; part == Part::Numbers && i < numbers.size(); i += 2) {
+    for (size_t i = 0; part == Part::Nibbles && i < numbers.size(); i += 2) {
       out[i / 2] = static_cast<char>(numbers[i] | numbers[i + 1] << 4);
     }
-    for (size_t i = 0; part != Part::Numbers && i < scales.size(); ++i) {
+    for (size_t i = 0; part != Part::Nibbles && i < scales.size(); ++i) {
       float rest = (zeros[i] - levelOf(zeros[i])) * scales[i];
       if (part == Part::Zeros) {
         out[i] = static_cast<char>(levelOf(zeros[i]));
@@ -145,7 +146,7 @@ Value Weights::rows(frontend::Emitter &c, std::string_view name, ArrayRef<int64_
     table = c.reshape(table, {c.constantSize(dims[0]), groups, inner});
     return c.cast(c.make<tn::GatherOp>(table, indices, int64_t{0}), real);
   };
-  Value y = taken(numbers(c, *tensor), c.constantSize(tensor->type->group));
+  Value y = taken(smallNumbers(c, *tensor), c.constantSize(tensor->type->group));
   bool hasZeros = tensor->type->zero < 0;
   Value zero = hasZeros ? taken(part(c, *tensor, Part::Zeros), one)
                         : c.scalar(static_cast<double>(tensor->type->zero), real);
@@ -179,8 +180,7 @@ Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind)
   uint64_t bytes = elements / type.elements * take.bytesOfBlock();
   Type byte = c.builder().getIntegerType(8, /*isSigned=*/false), real = c.builder().getF32Type();
   auto [suffix, dims, element] =
-      kind == Part::Numbers && type.bits == 4
-          ? std::tuple(".numbers", SmallVector<int64_t>{elements / 2}, byte)
+      kind == Part::Nibbles ? std::tuple(".nibbles", SmallVector<int64_t>{elements / 2}, byte)
       : kind == Part::Numbers
           ? std::tuple(".numbers", SmallVector<int64_t>{groups, type.group}, byte)
       : kind == Part::Scales ? std::tuple(".scales", SmallVector<int64_t>{groups}, real)
@@ -192,16 +192,15 @@ Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind)
                               store.addGenerated(name, bytes, take, "model"));
 }
 
-Value Weights::numbers(frontend::Emitter &c, const gguf::Tensor &tensor) {
-  Value numbers = part(c, tensor, Part::Numbers);
+Value Weights::smallNumbers(frontend::Emitter &c, const gguf::Tensor &tensor) {
   if (tensor.type->bits == 8) {
-    return numbers;
+    return part(c, tensor, Part::Numbers);
   }
   OpBuilder &builder = c.builder();
   RankedTensorType nibbles =
       RankedTensorType::get({tensor.elements() / tensor.type->group, tensor.type->group},
                             builder.getIntegerType(4, /*isSigned=*/false));
-  return c.cast(c.makeTyped<tn::UnpackBitsOp>(nibbles, numbers),
+  return c.cast(c.makeTyped<tn::UnpackBitsOp>(nibbles, part(c, tensor, Part::Nibbles)),
                 builder.getIntegerType(8, /*isSigned=*/false));
 }
 
@@ -215,8 +214,8 @@ Value Weights::blocks(frontend::Emitter &c, const gguf::Tensor &tensor) {
                                                 builder.getIntegerType(8, /*isSigned=*/false)),
                                        {c.constantSize(groups)});
   Value y = c.makeTyped<tn::DequantizeOp>(
-      RankedTensorType::get({groups, type.group}, builder.getF32Type()), numbers(c, tensor),
-      part(c, tensor, Part::Scales), zeros, int64_t{0});
+      RankedTensorType::get({groups, type.group}, builder.getF32Type()),
+      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), zeros, int64_t{0});
   if (hasZeros) {
     y = c.sub(y, part(c, tensor, Part::Rests));
   }
