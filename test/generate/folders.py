@@ -18,12 +18,29 @@ from tokenizers import Tokenizer
 
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 TOLERANCE = 1e-4  # of the largest logit
+TYPES = {"gemma3": "gemma3_text", "linear": "llama", "llama3": "llama", "yarn": "qwen3", "longrope": "phi3"}
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 OF_LAYER = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
     "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }  # fmt: skip
+GEMMA = {"norms_after": True, "activation": "gelu_tanh", "embedding_scale": 8.0}
+SHORT = tuple(1 + pair / 8 for pair in range(8))
+
+
+def llama3_factors(head, factor=8.0, low=1.0, high=4.0, original=64):
+    """What frequencies are divided by, as transformers computes them."""
+    frequencies = 10000.0 ** (-np.arange(0, head, 2) / head)
+    lengths = 2 * np.pi / frequencies
+    smooth = (original / lengths - low) / (high - low)
+    middle = (1 - smooth) * frequencies / factor + smooth * frequencies
+    scaled = np.where(lengths > original / low, frequencies / factor, np.where(lengths < original / high, frequencies, middle))
+    return tuple(frequencies / scaled)
+
+
+FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+AFTER = {"ffn_norm": "pre_feedforward_layernorm", "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 BASE = {"width": 64, "inner": 96, "head": 16}
 MODELS = {
     "llama": Model("llama", tied=False, **BASE),
@@ -31,15 +48,23 @@ MODELS = {
     "qwen2": Model("qwen2", biases=True, base=1e6, **BASE),
     "qwen3": Model("qwen3", head_norms=True, tied=False, **{**BASE, "head": 32}),
     "smollm3": Model("smollm3", no_rope_every=4, layers=4, base=2e6, **BASE),
+    "phi3": Model("phi3", fused=True, tied=False, window=16, windowed=(True, True), **BASE),
+    "gemma2": Model("gemma2", **GEMMA, score_cap=2.0, logit_cap=3.0, window=16, windowed=(True, False), score_scale=24**-0.5, **BASE),
+    "gemma3": Model("gemma3", **GEMMA, head_norms=True, base=1e6, window_base=500.0, window=16, windowed=(False, True), factor=8.0, **BASE),
+    "linear": Model("llama", factor=4.0, **BASE),
+    "llama3": Model("llama", factors=llama3_factors(16), **BASE),
+    "yarn": Model("qwen3", head_norms=True, factor=4.0, yarn=128, magnitude=0.1 * np.log(4) + 1, **BASE),
+    "longrope": Model("phi3", fused=True, context=4096, factors=SHORT, magnitude=np.sqrt(1 + np.log(2) / np.log(2048)), **BASE),
 }
 TEXTS = ["", " ", "hello", " hello", "  the  heir's 12345 things\n\n", "he'll HE", "h\u00e9 e\u0301 \u00a0\u4f60\u597d \U0001f600", "\u2581x", "<b> he</b>", "a<|end|> he", "<s> he</s> he", "\t\r\n x\n"]
 
 
-def theirs(name):
+def theirs(model, name):
     part, kind = name.rsplit(".", 1)
+    names = {**OF_LAYER, **(FUSED if model.fused else {}), **(AFTER if model.norms_after else {})}
     if part.startswith("blk."):
         _, layer, part = part.split(".")
-        return f"model.layers.{layer}.{OF_LAYER[part]}.{kind}"
+        return f"model.layers.{layer}.{names[part]}.{kind}"
     return f"{OUTSIDE[part]}.{kind}"
 
 
@@ -156,9 +181,9 @@ class Folders(unittest.TestCase):
                 extra = np.random.default_rng(9).standard_normal((size - rows, model.width)).astype(np.float32)
                 weights[table] = np.concatenate([weights[table], extra])
         config = {
-            "architectures": ["ForCausalLM"], "model_type": name, "hidden_size": model.width, "intermediate_size": model.inner, "num_hidden_layers": model.layers,
-            "num_attention_heads": model.heads, "num_key_value_heads": model.key_heads, "head_dim": model.head, "max_position_embeddings": 512,
-            "rms_norm_eps": model.epsilon, "vocab_size": size, "tie_word_embeddings": model.tied, "hidden_act": "silu", "use_cache": True, "bos_token_id": 0,
+            "architectures": ["ForCausalLM"], "model_type": TYPES.get(name, name), "hidden_size": model.width, "intermediate_size": model.inner, "num_hidden_layers": model.layers,
+            "num_attention_heads": model.heads, "num_key_value_heads": model.key_heads, "head_dim": model.head, "max_position_embeddings": model.context,
+            "rms_norm_eps": model.epsilon, "vocab_size": size, "tie_word_embeddings": model.tied, "hidden_act": "gelu_pytorch_tanh" if model.norms_after else "silu", "use_cache": True, "bos_token_id": 0,
         }  # fmt: skip
         if newer:
             config |= {"dtype": "float32", "rope_parameters": {"rope_theta": model.base, "rope_type": "default"}}
@@ -171,7 +196,7 @@ class Folders(unittest.TestCase):
         (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [tokenizer["added_tokens"][1]["id"]]}))
         (path / "tokenizer.json").write_text(json.dumps(tokenizer))
         (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": models.CHAT}))
-        tensors = {theirs(key): value.astype(np.float32) for key, value in weights.items()}
+        tensors = {theirs(model, key): (value - model.norms_after * key.endswith("norm.weight")).astype(np.float32) for key, value in weights.items()}
         if not shards:
             safetensors(tensors, path / "model.safetensors")
             return path, weights
@@ -226,6 +251,25 @@ class Folders(unittest.TestCase):
 
     def test_smollm3(self):
         self.check("smollm3", no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4)
+
+    def test_phi3(self):
+        self.check("phi3", sliding_window=16)
+
+    def test_gemma2(self):
+        self.check("gemma2", sliding_window=16, query_pre_attn_scalar=24, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
+
+    def test_gemma3(self):
+        rope = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}
+        self.check("gemma3", sliding_window=16, layer_types=["full_attention", "sliding_attention"], rope_parameters=rope, query_pre_attn_scalar=16)
+
+    def test_scaled(self):
+        """Rotary embeddings that are scaled, by the older and the newer key."""
+        self.check("linear", newer=False, rope_scaling={"type": "linear", "factor": 4.0})
+        self.check("llama3", newer=False, rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                        "original_max_position_embeddings": 64})  # fmt: skip
+        self.check("yarn", rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128})
+        self.check("longrope", newer=False, original_max_position_embeddings=2048,
+                   rope_scaling={"type": "longrope", "short_factor": SHORT, "long_factor": [2 * factor for factor in SHORT]})  # fmt: skip
 
     def test_tokens(self):
         for name, tokenizer in TOKENIZERS.items():
@@ -320,7 +364,7 @@ class Folders(unittest.TestCase):
         check("TN0245", "model.layers.2.", num_hidden_layers=3)
         check("TN0245", "model.layers.0.mlp.gate_proj.weight", intermediate_size=97)
         # All gaps in one report, by the names of config.json.
-        check("rope_parameters", "wild_multiplier", "gelu", "quantized", wild_multiplier=2.0, hidden_act="gelu", quantization_config={"bits": 4},
+        check("rope_type", "dynamic", "wild_multiplier", "gelu", "quantized", wild_multiplier=2.0, hidden_act="gelu", quantization_config={"bits": 4},
               rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})  # fmt: skip
         check("model_type", "mamba", model_type="mamba")
         check("model.layers.1.", "reads", num_hidden_layers=1)

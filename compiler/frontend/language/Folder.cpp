@@ -7,6 +7,8 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -25,13 +27,35 @@ constexpr NamePair kOutside[] = {{"model.embed_tokens.weight", "token_embd.weigh
                                  {"lm_head.weight", "output.weight"}};
 /// Behind "model.layers.N.", without ".weight" and ".bias".
 constexpr NamePair kOfLayer[] = {
-    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
-    {"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
-    {"self_attn.o_proj", "attn_output"}, {"post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
+    {"input_layernorm", "attn_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.o_proj", "attn_output"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"pre_feedforward_layernorm", "ffn_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"},
 };
+
+std::vector<float> floatsOf(const gguf::Tensor &tensor) {
+  std::vector<float> values(tensor.elements());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::byte *at = tensor.bytes.data() + i * tensor.type->bytes;
+    uint32_t bits = 0;
+    std::memcpy(&bits, at, tensor.type->bytes);
+    values[i] = tensor.type->name == "F16"    ? weights::halfToFloat(static_cast<uint16_t>(bits))
+                : tensor.type->name == "BF16" ? std::bit_cast<float>(bits << 16)
+                                              : std::bit_cast<float>(bits);
+  }
+  return values;
+}
 
 Status badFolder(std::string_view what) {
   return Status::error(ErrorId::HuggingFaceFolderBad, std::string(what),
@@ -156,6 +180,9 @@ public:
       }
     }
     // Older files hold the frequencies of rotary embeddings, which follow from config.json.
+    if (shape.addsOneToNorms) {
+      addOneToNorms();
+    }
     std::erase_if(folder.file.tensors,
                   [](const auto &each) { return each.first.ends_with(".rotary_emb.inv_freq"); });
     return checkOutput();
@@ -163,18 +190,24 @@ public:
 
 private:
   bool rename(const std::string &theirs, const std::string &ours) {
-    folder.file.names[ours] = theirs;
+    if (folder.file.tensors.count(ours)) {
+      return false; // two of theirs would be one of ours
+    }
     auto tensor = folder.file.tensors.extract(theirs);
     if (tensor.empty()) {
+      folder.file.names.emplace(ours, theirs);
       return false;
     }
+    folder.file.names[ours] = theirs;
     tensor.key() = ours;
     return folder.file.tensors.insert(std::move(tensor)).inserted;
   }
 
   Status renamePart(int64_t layer, const NamePair &pair) {
     std::string theirs = strCat("model.layers.", layer, '.', pair.theirs);
-    rename(strCat(theirs, ".weight"), layerTensor(layer, strCat(pair.ours, ".weight")));
+    bool isAfter = shape.normalizesResults && pair.theirs == "post_attention_layernorm";
+    rename(strCat(theirs, ".weight"), layerTensor(layer, isAfter ? "post_attention_norm.weight"
+                                                                 : strCat(pair.ours, ".weight")));
     bool hasBias = std::ranges::find(shape.biases, pair.ours) != shape.biases.end();
     if (hasBias &&
         !rename(strCat(theirs, ".bias"), layerTensor(layer, strCat(pair.ours, ".bias")))) {
@@ -182,6 +215,19 @@ private:
           strCat("config.json asks for biases, and there is no tensor '", theirs, ".bias'"));
     }
     return Status::ok();
+  }
+
+  void addOneToNorms() {
+    for (auto &[name, tensor] : folder.file.tensors) {
+      if (!name.ends_with("norm.weight")) {
+        continue;
+      }
+      std::vector<float> values = floatsOf(tensor);
+      for (float &value : values) {
+        value += 1;
+      }
+      folder.put(name, std::move(values));
+    }
   }
 
   Status checkOutput() {
@@ -206,6 +252,15 @@ private:
 };
 
 } // namespace
+
+void Folder::put(std::string_view name, std::vector<float> values) {
+  const std::vector<float> &kept = numbers.emplace_back(std::move(values));
+  gguf::Tensor &tensor = file.tensors[std::string(name)];
+  tensor.name = tensor.name.empty() ? std::string(name) : tensor.name;
+  tensor.dims = {std::ssize(kept)};
+  tensor.type = weights::blockType(0);
+  tensor.bytes = std::as_bytes(std::span(kept));
+}
 
 Result<std::vector<std::string>> filesOfFolder(const std::string &path) {
   std::vector<std::string> files;

@@ -27,7 +27,11 @@ struct Folder {
   bool isReadable = true;                         ///< all tensors are of types that are read
   bool hasOtherTokenizer = false;                 ///< tokenizer.model or vocab.json
   std::deque<std::string> texts;                  ///< behind the values of keys
+  std::deque<std::vector<float>> numbers;         ///< behind tensors that no file has
   std::vector<std::shared_ptr<MappedFile>> shards;
+
+  /// Adds a tensor of a name of GGUF.
+  void put(std::string_view name, std::vector<float> values);
 };
 
 /// The paths of all files that the model is read from: those that its engine follows from. TN0253
@@ -44,6 +48,8 @@ Result<std::shared_ptr<Folder>> openFolder(const std::string &path,
 struct FolderShape {
   int64_t layers = 0;
   bool isTied = false;
+  bool normalizesResults = false;       ///< norms behind attention and feed-forward too
+  bool addsOneToNorms = false;          ///< a norm multiplies by 1 more than its weight
   std::vector<std::string_view> biases; ///< parts of a layer that have one, as GGUF names them
 };
 Result<FolderShape> readConfig(Folder &folder, std::vector<frontend::Gap> &gaps);

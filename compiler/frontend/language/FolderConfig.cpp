@@ -1,11 +1,15 @@
 // config.json as keys of GGUF. A key that is not known may change what the model computes, so it is
 // a gap; those that change nothing are listed.
+//
+// One file: a key counts as known by its being read, and all of them are read by one class.
 #include "compiler/frontend/language/Folder.h"
 
 #include "compiler/frontend/language/Family.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <set>
 
 namespace tenon::language {
@@ -21,6 +25,8 @@ struct ModelType {
   int64_t headWidth = 0; ///< 0: the width by the heads
   double ropeBase = 10000;
   bool hasProjectionBias = false;
+  std::string_view activation = "silu";
+  bool addsOneToNorms = false;
 };
 
 constexpr ModelType kModelTypes[] = {
@@ -28,6 +34,20 @@ constexpr ModelType kModelTypes[] = {
     {.name = "mistral", .family = "llama"},
     {.name = "qwen2", .family = "qwen2", .hasProjectionBias = true},
     {.name = "qwen3", .family = "qwen3", .headWidth = 128},
+    {.name = "phi3", .family = "phi3"},
+    {.name = "gemma2",
+     .family = "gemma2",
+     .isTied = true,
+     .headWidth = 256,
+     .activation = "gelu_pytorch_tanh",
+     .addsOneToNorms = true},
+    {.name = "gemma3_text",
+     .family = "gemma3",
+     .isTied = true,
+     .headWidth = 256,
+     .ropeBase = 1e6,
+     .activation = "gelu_pytorch_tanh",
+     .addsOneToNorms = true},
     {.name = "smollm3", .family = "smollm3", .isTied = true, .ropeBase = 2e6},
 };
 
@@ -50,6 +70,9 @@ constexpr std::string_view kInertSettings[] = {
     "hidden_dropout",
     "pretraining_tp",
     "gradient_checkpointing",
+    "cache_implementation",
+    "embd_pdrop",
+    "resid_pdrop",
     "output_attentions",
     "output_hidden_states",
     "return_dict",
@@ -137,7 +160,11 @@ private:
   Result<bool> truth(std::string_view key, bool otherwise);
   Status readSizes();
   Status readRope();
+  Status readScaling(const Json &rope, const std::string &kind);
+  Status putFrequencies(const Json &rope, double theta);
+  Status readCaps();
   Status readWindow(int64_t &context);
+  Status putWindow(const Json *layers);
   Status readLayers();
   Status readBiases();
   void findUnknownKeys();
@@ -146,7 +173,9 @@ private:
   std::vector<frontend::Gap> &gaps;
   const ModelType *type = nullptr;
   FolderShape shape;
-  int64_t headWidth = 0;
+  const Family *family = nullptr;
+  int64_t headWidth = 0, maxPositions = 0;
+  double base = 0;
   std::set<std::string, std::less<>> known{"model_type"};
 };
 
@@ -188,6 +217,7 @@ Status ConfigReader::readSizes() {
   TENON_ASSIGN(headWidth, size("head_dim", type->headWidth ? type->headWidth
                                                            : std::max<int64_t>(width / heads, 1)));
   TENON_ASSIGN(int64_t context, size("max_position_embeddings"));
+  maxPositions = context;
   TENON_TRY(readWindow(context));
   const Json *epsilon = find("rms_norm_eps");
   TENON_ASSIGN(double small, number(epsilon ? *epsilon : Json(1e-6), "rms_norm_eps"));
@@ -218,6 +248,9 @@ Status ConfigReader::readWindow(int64_t &context) {
       gap("layer_types", strCat("layers of the type ", dumpJson(layer), " are not supported"));
     }
   }
+  if (family->hasWindow) {
+    return putWindow(layers);
+  }
   if (window && isUsed) {
     TENON_ASSIGN(int64_t length, size("sliding_window"));
     context = std::min(context, length);
@@ -225,21 +258,169 @@ Status ConfigReader::readWindow(int64_t &context) {
   return Status::ok();
 }
 
+/// Of families whose layers have windows.
+Status ConfigReader::putWindow(const Json *layers) {
+  if (find("sliding_window")) {
+    TENON_ASSIGN(int64_t length, size("sliding_window"));
+    put("attention.sliding_window", "sliding_window", gguf::Value(static_cast<uint64_t>(length)));
+  }
+  const Json *newer = find("_sliding_window_pattern"), *older = find("sliding_window_pattern");
+  std::string_view key = newer ? "_sliding_window_pattern" : "sliding_window_pattern";
+  if (family->noWindowEvery != 0 && layers && layers->is_array()) {
+    gguf::Value::List list;
+    for (const Json &layer : *layers) {
+      list.integers.push_back(layer == "sliding_attention" ? 1 : 0);
+    }
+    put("attention.sliding_window_pattern", "layer_types",
+        gguf::Value(std::make_shared<const gguf::Value::List>(std::move(list))));
+  } else if (family->noWindowEvery != 0 && (newer || older)) {
+    TENON_ASSIGN(int64_t every, size(key));
+    put("attention.sliding_window_pattern", key, gguf::Value(static_cast<uint64_t>(every)));
+  }
+  return Status::ok();
+}
+
+/// What scores are scaled by, and what scores and logits stay below.
+Status ConfigReader::readCaps() {
+  if (const Json *scalar = find("query_pre_attn_scalar")) {
+    TENON_ASSIGN(double value, number(*scalar, "query_pre_attn_scalar"));
+    put("attention.scale", "query_pre_attn_scalar", gguf::Value(1 / std::sqrt(value)));
+  }
+  for (auto [key, part, usual] :
+       {std::tuple("attn_logit_softcapping", "attn_logit_softcapping", family->scoreCap),
+        {"final_logit_softcapping", "final_logit_softcapping", family->logitCap}}) {
+    const Json *cap = find(key);
+    if (cap) {
+      TENON_ASSIGN(double value, number(*cap, key));
+      put(part, key, gguf::Value(value));
+    } else if (usual != 0 && folder.config.contains(key)) {
+      gap(key, strCat("a model of the family ", type->name, " without it is not supported"));
+    }
+  }
+  if (const Json *both = find("use_bidirectional_attention"); both && *both != false) {
+    gap("use_bidirectional_attention", "attention to later tokens is not supported");
+  }
+  return Status::ok();
+}
+
+/// The frequencies of Llama 3: those of long waves are divided, and between the two borders some.
+Status ConfigReader::putFrequencies(const Json &rope, double original) {
+  double values[3];
+  const char *keys[] = {"factor", "low_freq_factor", "high_freq_factor"};
+  for (size_t i = 0; i < 3; ++i) {
+    auto found = rope.find(keys[i]);
+    TENON_ASSIGN(values[i], number(found == rope.end() ? Json() : *found, keys[i]));
+  }
+  auto [factor, low, high] = values;
+  std::vector<float> divisors;
+  for (int64_t pair = 0; pair < headWidth / 2; ++pair) {
+    double frequency =
+        std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(headWidth));
+    double waves = original * frequency / (2 * std::numbers::pi);
+    double kept = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / (kept + (1 - kept) / factor)));
+  }
+  folder.put("rope_freqs.weight", std::move(divisors));
+  return Status::ok();
+}
+
+/// Positions that are scaled, by the names of `rope_type`.
+Status ConfigReader::readScaling(const Json &rope, const std::string &kind) {
+  constexpr std::string_view kKnown[] = {"rope_type",        "type",
+                                         "rope_theta",       "partial_rotary_factor",
+                                         "factor",           "low_freq_factor",
+                                         "high_freq_factor", "original_max_position_embeddings",
+                                         "beta_fast",        "beta_slow",
+                                         "short_factor",     "long_factor",
+                                         "attention_factor"};
+  for (const auto &[key, value] : rope.items()) {
+    if (std::ranges::find(kKnown, std::string_view(key)) == std::end(kKnown) && !value.is_null()) {
+      gap(strCat("rope_parameters.", key),
+          "the key may change what the model computes, but is unknown");
+    }
+  }
+  auto found = [&](const char *key) {
+    auto member = rope.find(key);
+    return member == rope.end() || member->is_null() ? nullptr : &*member;
+  };
+  const Json *inside = found("original_max_position_embeddings"),
+             *outside = find("original_max_position_embeddings");
+  TENON_ASSIGN(double original, number(inside    ? *inside
+                                       : outside ? *outside
+                                                 : Json(maxPositions),
+                                       "original_max_position_embeddings"));
+  if (kind == "llama3") {
+    return putFrequencies(rope, original);
+  }
+  put("rope.scaling.type", "rope_type",
+      gguf::Value(std::string_view(folder.texts.emplace_back(kind == "su" ? "longrope" : kind))));
+  put("rope.scaling.original_context_length", "original_max_position_embeddings",
+      gguf::Value(static_cast<uint64_t>(original)));
+  double magnitude = 0;
+  if (const Json *value = found("attention_factor")) {
+    TENON_ASSIGN(magnitude, number(*value, "attention_factor"));
+  }
+  if (kind == "longrope" || kind == "su") {
+    if (magnitude != 0) {
+      put("rope.scaling.attn_factor", "attention_factor", gguf::Value(magnitude));
+    }
+    for (auto [key, tensor] : {std::pair("short_factor", "rope_factors_short.weight"),
+                               {"long_factor", "rope_factors_long.weight"}}) {
+      const Json *list = found(key);
+      std::vector<float> values;
+      for (const Json &each : list && list->is_array() ? *list : Json::array()) {
+        TENON_ASSIGN(double value, number(each, key));
+        values.push_back(static_cast<float>(value));
+      }
+      folder.file.names[tensor] = key;
+      folder.put(tensor, std::move(values));
+    }
+    return Status::ok();
+  }
+  const Json *factor = found("factor");
+  TENON_ASSIGN(double divisor, number(factor ? *factor : Json(), "factor"));
+  put("rope.scaling.factor", "factor", gguf::Value(divisor));
+  bool isYarn = kind == "yarn";
+  for (auto [key, part] : {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"),
+                           {"beta_slow", "rope.scaling.yarn_beta_slow"}}) {
+    if (const Json *beta = isYarn ? found(key) : nullptr) {
+      TENON_ASSIGN(double value, number(*beta, key));
+      put(part, key, gguf::Value(value));
+    }
+  }
+  double usual = isYarn && divisor > 1 ? 0.1 * std::log(divisor) + 1 : 1;
+  if (magnitude != 0 && std::abs(magnitude - usual) > 1e-6) {
+    gap("rope_parameters.attention_factor",
+        "one that does not follow from the factor is not supported");
+  }
+  return Status::ok();
+}
+
 Status ConfigReader::readRope() {
   const Json *newer = find("rope_parameters"), *older = find("rope_scaling"),
-             *base = find("rope_theta"), *part = find("partial_rotary_factor");
+             *theta = find("rope_theta"), *part = find("partial_rotary_factor"),
+             *ofWindow = find("rope_local_base_freq");
   const Json *rope = newer ? newer : older;
+  known.emplace("original_max_position_embeddings"); // says nothing where nothing is scaled
   static const Json kNone = Json::object();
   std::string kind = "default";
   if (rope && !rope->is_object()) {
     return bad("the parameters of rotary embeddings are not an object");
   }
-  std::string_view name = newer ? "rope_parameters" : "rope_scaling";
+  if (family->windowRopeBase != 0 && newer) {
+    const Json *all = nullptr;
+    for (const auto &[key, value] : newer->items()) {
+      all = key == "full_attention" ? &value : all;
+      auto found = key == "sliding_attention" ? value.find("rope_theta") : value.end();
+      ofWindow = value.is_object() && found != value.end() ? &*found : ofWindow;
+    }
+    rope = all && all->is_object() ? all : rope;
+  }
   for (const auto &[key, value] : rope ? rope->items() : kNone.items()) {
     if ((key == "rope_type" || key == "type") && value.is_string()) {
       kind = value.get<std::string>();
     } else if (key == "rope_theta") {
-      base = &value;
+      theta = &value;
     } else if (key == "partial_rotary_factor") {
       part = &value;
     } else if (value.is_object()) {
@@ -247,24 +428,24 @@ Status ConfigReader::readRope() {
           "positions that differ from layer to layer are not supported");
     }
   }
-  TENON_ASSIGN(double theta, number(base ? *base : Json(type->ropeBase), "rope_theta"));
-  put("rope.freq_base", "rope_theta", gguf::Value(theta));
+  TENON_ASSIGN(base, number(theta ? *theta : Json(type->ropeBase), "rope_theta"));
+  put("rope.freq_base", "rope_theta", gguf::Value(base));
+  if (ofWindow) {
+    TENON_ASSIGN(double value, number(*ofWindow, "rope_local_base_freq"));
+    put("rope.freq_base_swa", "rope_local_base_freq", gguf::Value(value));
+  }
   if (part) {
     TENON_ASSIGN(double factor, number(*part, "partial_rotary_factor"));
     put("rope.dimension_count", "partial_rotary_factor",
         gguf::Value(static_cast<uint64_t>(static_cast<double>(headWidth) * std::min(factor, 1.0))));
   }
-  if (kind != "default") {
-    gap(name, strCat("positions that are scaled (", kind, ") are not supported"));
-  }
-  return Status::ok();
+  return kind == "default" ? Status::ok() : readScaling(*rope, kind);
 }
 
 /// Families that leave rotary embeddings out of some layers do so at the layers of the family.
 Status ConfigReader::readLayers() {
   const Json *list = find("no_rope_layers"), *interval = find("no_rope_layer_interval");
-  const Family *family = familyOf(type->family);
-  int64_t every = family ? family->noRopeEvery : 0;
+  int64_t every = family->noRopeEvery;
   auto turns = [&](size_t layer) { return every == 0 || (layer + 1) % every != 0; };
   bool isUsual = !list || (list->is_array() && list->size() == static_cast<size_t>(shape.layers));
   for (size_t i = 0; isUsual && list && i < list->size(); ++i) {
@@ -290,8 +471,11 @@ Status ConfigReader::readBiases() {
   if (ofFeedForward) {
     shape.biases.insert(shape.biases.end(), {"ffn_gate", "ffn_up", "ffn_down"});
   }
-  if (const Json *activation = find("hidden_act"); activation && *activation != "silu") {
-    gap("hidden_act", strCat("the activation ", dumpJson(*activation), " is not supported"));
+  const Json *newer = find("hidden_activation"), *older = find("hidden_act");
+  const Json *activation = newer ? newer : older;
+  if (activation && *activation != type->activation) {
+    gap(newer ? "hidden_activation" : "hidden_act",
+        strCat("the activation ", dumpJson(*activation), " is not supported"));
   }
   if (const Json *pairs = find("rope_interleaved"); pairs && *pairs != false) {
     gap("rope_interleaved", "rotary embeddings of pairs are not supported");
@@ -330,8 +514,12 @@ Result<FolderShape> ConfigReader::read() {
   if (!type) {
     return shape; // the model's reader says so
   }
+  family = familyOf(type->family);
+  shape.normalizesResults = family->normalizesResults;
+  shape.addsOneToNorms = type->addsOneToNorms;
   TENON_TRY(readSizes());
   TENON_TRY(readRope());
+  TENON_TRY(readCaps());
   TENON_TRY(readLayers());
   TENON_TRY(readBiases());
   findUnknownKeys();
