@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 namespace tenon::frontend {
 
@@ -21,6 +22,10 @@ Format formatOf(Bytes beginning) {
 }
 
 Result<Format> formatOf(const std::string &path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return Format::Folder;
+  }
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   std::array<std::byte, 4> beginning{};
   MutableBytes read =
@@ -37,6 +42,9 @@ Result<ImportResult> importModel(const std::string &path, const ImportOptions &o
   }
   if (format == Format::Gguf) {
     return language::importGguf(path, options, context, store);
+  }
+  if (format == Format::Folder) {
+    return language::importFolder(path, options, context, store);
   }
   return options.extraOutputs.empty()
              ? onnx::importOnnx(path, options, context, store)

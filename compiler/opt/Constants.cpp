@@ -13,6 +13,10 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
+/// Generated weights that are larger are made anew for each reader: a model's weights are read once
+/// or twice, and all of them together are larger than memory may be.
+constexpr uint64_t kMaxKeptBytes = uint64_t{64} << 10;
+
 double decode(const char *data, Type element) {
   uint64_t bits = 0;
   std::memcpy(&bits, data, elementBytes(element));
@@ -74,6 +78,13 @@ std::vector<char> Constants::bytes(Value value) const {
     return {};
   }
   if (tn::WeightOp weight = value.getDefiningOp<tn::WeightOp>()) {
+    const tn::WeightEntry *entry = weights.find(weight.getId());
+    if (entry && entry->generate && entry->size > kMaxKeptBytes &&
+        static_cast<int64_t>(entry->size) == size * type.getNumElements()) {
+      std::vector<char> made(entry->size);
+      entry->generate(0, entry->size, made.data());
+      return made;
+    }
     llvm::ArrayRef<char> stored = weights.bytes(weight.getId());
     bool complete = static_cast<int64_t>(stored.size()) == size * type.getNumElements();
     return complete ? std::vector<char>(stored.begin(), stored.end()) : std::vector<char>();

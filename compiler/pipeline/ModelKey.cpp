@@ -3,6 +3,7 @@
 #include "compiler/pipeline/ModelKey.h"
 
 #include "compiler/api/VisitFields.h"
+#include "compiler/frontend/language/Folder.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/weights/gguf/Parts.h"
@@ -158,6 +159,23 @@ Describer describeFields(const CompileOptions &options) {
   return describer;
 }
 
+/// A folder is what its files are, by their names.
+Status identifyFolder(const std::string &path, ModelIdentity &identity) {
+  Result<std::vector<std::string>> files = language::filesOfFolder(path);
+  if (!files) {
+    return files.takeStatus().prefix(path);
+  }
+  std::string text = "folder\n";
+  for (const std::string &name : *files) {
+    identity.data.push_back({name, FileStamp::of(name)});
+    TENON_ASSIGN(MappedFile file, MappedFile::open(name));
+    text += strCat(std::string_view(name).substr(path.size()), '\n', hashBytes(file.bytes()).hex(),
+                   '\n');
+  }
+  identity.model = hashText(text);
+  return Status::ok();
+}
+
 } // namespace
 
 std::string compilerVersion() { return TENON_VERSION; }
@@ -169,14 +187,23 @@ std::string describeOptions(const CompileOptions &options) {
 Result<ModelIdentity> identify(const CompileOptions &options) {
   ModelIdentity identity;
   identity.file = {options.model, FileStamp::of(options.model)};
-  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
-  identity.model = hashBytes(file.bytes());
   std::error_code error;
+  bool isFolder = std::filesystem::is_directory(options.model, error);
+  MappedFile file;
+  if (isFolder) {
+    TENON_TRY(identifyFolder(options.model, identity));
+  } else {
+    TENON_ASSIGN(file, MappedFile::open(options.model));
+    identity.model = hashBytes(file.bytes());
+  }
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
   Describer described = describeFields(options);
   identity.key =
       hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', described.text(), '\n',
                       compilerVersion(), '\n', buildStamp(), '\n', described.digest));
+  if (isFolder) {
+    return identity;
+  }
   for (const std::string &part : gguf::laterParts(options.model)) {
     identity.data.push_back({part, FileStamp::of(part)});
   }

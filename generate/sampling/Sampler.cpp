@@ -5,6 +5,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -28,6 +29,12 @@ int32_t largestOf(std::span<const float> logits) {
   return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
+/// As short as it reads back.
+std::string shown(double value) {
+  char buffer[64];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
 Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
 
 } // namespace
@@ -38,29 +45,30 @@ Status checkSampling(const SamplingOptions &options, int64_t vocabulary) {
   };
   constexpr double kMost = 1e6;
   if (!isNumber(options.temperature, 0, kMost)) {
-    return refuse(strCat("temperature ", options.temperature, ": it is a number from 0"));
+    return refuse(strCat("temperature ", shown(options.temperature), ": it is a number from 0"));
   }
   if (options.topK < 0 || options.topK > vocabulary) {
     return refuse(
         strCat("top-k ", options.topK, ": it is from 0 (all) to the vocabulary's ", vocabulary));
   }
   if (!isNumber(options.topP, std::numeric_limits<double>::min(), 1)) {
-    return refuse(strCat("top-p ", options.topP, ": it is above 0 and at most 1"));
+    return refuse(strCat("top-p ", shown(options.topP), ": it is above 0 and at most 1"));
   }
   if (!isNumber(options.minP, 0, 1)) {
-    return refuse(strCat("min-p ", options.minP, ": it is from 0 to 1"));
+    return refuse(strCat("min-p ", shown(options.minP), ": it is from 0 to 1"));
   }
   if (!isNumber(options.repetition, std::numeric_limits<double>::min(), kMost)) {
-    return refuse(strCat("repetition penalty ", options.repetition, ": it is a number above 0"));
+    return refuse(
+        strCat("repetition penalty ", shown(options.repetition), ": it is a number above 0"));
   }
   for (double penalty : {options.frequency, options.presence}) {
     if (!isNumber(penalty, -kMost, kMost)) {
-      return refuse(strCat("penalty ", penalty, ": it is a finite number"));
+      return refuse(strCat("penalty ", shown(penalty), ": it is a finite number"));
     }
   }
   for (auto [token, bias] : options.bias) {
     if (token < 0 || token >= vocabulary || !isNumber(bias, -kMost, kMost)) {
-      return refuse(strCat("logit bias ", token, '=', bias, ": tokens are from 0 to ",
+      return refuse(strCat("logit bias ", token, '=', shown(bias), ": tokens are from 0 to ",
                            vocabulary - 1, ", and a bias is a finite number"));
     }
   }

@@ -14,7 +14,8 @@
 namespace tenon::generate {
 namespace {
 
-constexpr uint64_t kMostSteps = 10'000'000;
+/// Places to go back to, for each code point.
+constexpr size_t kMostChoices = 16;
 constexpr uint32_t kMostRepeats = 1000;
 constexpr int kMostDepth = 50, kMostStacked = 4;
 constexpr uint32_t kMostProgram = 1'000'000;
@@ -449,7 +450,9 @@ Result<Pattern> Pattern::parse(std::string_view text) {
 /// The end of the match of the part of the program that begins at a step, or kNone.
 size_t Pattern::run(std::u32string_view text, size_t at, uint32_t step, uint64_t &steps) const {
   std::vector<std::pair<uint32_t, size_t>> choices;
-  while (steps++ < kMostSteps) {
+  size_t mostChoices = kMostChoices * (text.size() + program.size());
+  while (steps > 0 && choices.size() <= mostChoices) {
+    --steps;
     const Step &now = program[step];
     bool holds = true;
     switch (now.kind) {
@@ -488,17 +491,16 @@ size_t Pattern::run(std::u32string_view text, size_t at, uint32_t step, uint64_t
       choices.pop_back();
     }
   }
+  steps = 0;
   return kNone;
 }
 
-Result<size_t> Pattern::match(std::u32string_view text, size_t at) const {
-  uint64_t steps = 0;
+Result<size_t> Pattern::match(std::u32string_view text, size_t at, uint64_t &steps) const {
   size_t end = run(text, at, 0, steps);
-  if (steps > kMostSteps) {
-    return Status::error(
-        ErrorId::TokenizerLimit,
-        strCat("a pattern of the tokenizer needs more than ", kMostSteps, " steps on this text"),
-        "give the text in shorter pieces");
+  if (steps == 0) {
+    return Status::error(ErrorId::TokenizerLimit,
+                         "a pattern of the tokenizer needs too many steps on this text",
+                         "give the text in shorter pieces");
   }
   return end;
 }

@@ -23,9 +23,12 @@ public:
   /// TN0246 where the text has something of the language that is not known, which it names.
   static Result<Pattern> parse(std::string_view text);
 
-  /// The end of the match that begins at `at`, or `at` minus 1 (as a size_t) for none.
+  /// The end of the match that begins at `at`, or kNone.
   /// TN0247 where it takes more steps than any pattern of a tokenizer does.
-  Result<size_t> match(std::u32string_view text, size_t at) const;
+  Result<size_t> match(std::u32string_view text, size_t at, uint64_t &steps) const;
+
+  /// What `steps` begins with for all matches of a text; they count it down.
+  static uint64_t stepsFor(size_t points) { return kSteps + kStepsOfPoint * points; }
 
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
@@ -48,6 +51,9 @@ public:
 
 private:
   friend class PatternParser;
+
+  /// Those of models take some tens a code point.
+  static constexpr uint64_t kSteps = 1'000'000, kStepsOfPoint = 1000;
 
   size_t run(std::u32string_view text, size_t at, uint32_t step, uint64_t &steps) const;
 

@@ -149,8 +149,8 @@ Result<Tokenizer> Tokenizer::create(Vocabulary vocabulary) {
 Status Tokenizer::index() {
   size_t count = source.tokens.size();
   source.kinds.resize(count, TokenKind::Normal);
-  if (count == 0 || count > size_t{1} << 24 ||
-      (source.form == TokenizerForm::Scored && source.scores.size() != count)) {
+  bool needsScores = source.form == TokenizerForm::Scored && source.merges.empty();
+  if (count == 0 || count > size_t{1} << 24 || (needsScores && source.scores.size() != count)) {
     return badVocabulary(
         strCat("the vocabulary has ", count, " tokens and ", source.scores.size(), " scores"));
   }
@@ -259,7 +259,12 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   std::string between;
   bool isFirst = true;
   auto flush = [&]() -> Status {
-    TENON_TRY(encodeText(between, isFirst, tokens));
+    // The space that SentencePiece puts before a text: models are trained with each text between
+    // special tokens encoded by itself. A template that writes the space means that one.
+    bool hasSpace = between.starts_with(' ') || between.starts_with(kSpaceSign);
+    bool isGiven = hasSpace && (source.prefixesOnce || (source.takesGivenSpace && !isFirst));
+    bool addsSpace = source.addsSpacePrefix && (isFirst || source.prefixesAll) && !isGiven;
+    TENON_TRY(encodeText(between, addsSpace, tokens));
     isFirst = false;
     between.clear();
     return Status::ok();
@@ -283,7 +288,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   return tokens;
 }
 
-Status Tokenizer::encodeText(std::string_view text, bool isFirst,
+Status Tokenizer::encodeText(std::string_view text, bool addsSpace,
                              std::vector<int32_t> &tokens) const {
   if (text.empty()) {
     return Status::ok();
@@ -291,7 +296,7 @@ Status Tokenizer::encodeText(std::string_view text, bool isFirst,
   if (source.form == TokenizerForm::ByteLevel) {
     return encodeByteLevel(text, tokens);
   }
-  std::string changed(source.addsSpacePrefix && isFirst ? " " : "");
+  std::string changed(addsSpace ? " " : "");
   changed += text;
   return encodeScored(changed, tokens);
 }
@@ -304,13 +309,14 @@ Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &t
   }
   using Piece = std::pair<size_t, size_t>;
   std::vector<Piece> pieces = {{0, points.size()}};
+  uint64_t steps = Pattern::stepsFor(points.size());
   for (const Pattern &pattern : patterns) {
     std::vector<Piece> next;
     for (auto [begin, end] : pieces) {
       std::u32string_view piece = std::u32string_view(points).substr(0, end);
       size_t gap = begin;
       for (size_t at = begin; at < end;) {
-        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin));
+        TENON_ASSIGN(size_t to, pattern.match(piece.substr(begin), at - begin, steps));
         if (to == Pattern::kNone || to + begin == at) {
           ++at;
           continue;
@@ -333,6 +339,15 @@ Status Tokenizer::encodeByteLevel(std::string_view text, std::vector<int32_t> &t
   return Status::ok();
 }
 
+void Tokenizer::mergeByRank(std::vector<int32_t> &symbols) const {
+  mergeAll<int32_t>(symbols, [&](int32_t left, int32_t right) {
+    auto found = merges.find(pairOf(left, right));
+    return found == merges.end()
+               ? std::optional<std::pair<int32_t, int32_t>>()
+               : std::optional(std::pair(found->second.rank, found->second.result));
+  });
+}
+
 void Tokenizer::encodePiece(std::u32string_view piece, std::vector<int32_t> &tokens) const {
   std::string text = encodeUtf8(piece), signs;
   std::vector<int32_t> symbols;
@@ -344,12 +359,7 @@ void Tokenizer::encodePiece(std::u32string_view piece, std::vector<int32_t> &tok
     tokens.push_back(whole);
     return;
   }
-  mergeAll<int32_t>(symbols, [&](int32_t left, int32_t right) {
-    auto found = merges.find(pairOf(left, right));
-    return found == merges.end()
-               ? std::optional<std::pair<int32_t, int32_t>>()
-               : std::optional(std::pair(found->second.rank, found->second.result));
-  });
+  mergeByRank(symbols);
   tokens.insert(tokens.end(), symbols.begin(), symbols.end());
 }
 
@@ -371,11 +381,15 @@ Status Tokenizer::encodeScored(std::string_view text, std::vector<int32_t> &toke
   auto textOf = [&](int32_t symbol) -> const std::string & {
     return symbol < count ? source.tokens[symbol] : others[symbol - count];
   };
-  mergeAll<float>(symbols, [&](int32_t left, int32_t right) {
-    int32_t result = findText(textOf(left) + textOf(right));
-    return result < 0 ? std::optional<std::pair<float, int32_t>>()
-                      : std::optional(std::pair(-source.scores[result], result));
-  });
+  if (!source.merges.empty()) {
+    mergeByRank(symbols);
+  } else {
+    mergeAll<float>(symbols, [&](int32_t left, int32_t right) {
+      int32_t result = findText(textOf(left) + textOf(right));
+      return result < 0 ? std::optional<std::pair<float, int32_t>>()
+                        : std::optional(std::pair(-source.scores[result], result));
+    });
+  }
   bool afterUnknown = false;
   for (int32_t symbol : symbols) {
     if (symbol < count) {

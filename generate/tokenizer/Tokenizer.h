@@ -57,8 +57,9 @@ private:
 
   Status index();
   Status indexMerges();
-  Status encodeText(std::string_view text, bool isFirst, std::vector<int32_t> &tokens) const;
+  Status encodeText(std::string_view text, bool addsSpace, std::vector<int32_t> &tokens) const;
   Status encodeByteLevel(std::string_view text, std::vector<int32_t> &tokens) const;
+  void mergeByRank(std::vector<int32_t> &symbols) const;
   void encodePiece(std::u32string_view piece, std::vector<int32_t> &tokens) const;
   Status encodeScored(std::string_view text, std::vector<int32_t> &tokens) const;
   /// The longest token that counts whole, or -1.

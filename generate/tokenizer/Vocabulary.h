@@ -28,13 +28,17 @@ struct Vocabulary {
   TokenizerForm form = TokenizerForm::ByteLevel;
   std::vector<std::string> tokens; ///< as the file has them: of ByteLevel in GPT-2's alphabet
   std::vector<TokenKind> kinds;
-  std::vector<float> scores;                               ///< of Scored
-  std::vector<std::pair<std::string, std::string>> merges; ///< of ByteLevel, the first is the best
+  std::vector<float> scores;                               ///< of Scored without merges
+  std::vector<std::pair<std::string, std::string>> merges; ///< the first is the best
   /// Each splits what the one before has left in one piece.
   std::vector<std::string> patterns;
   bool composes = false;        ///< NFC before all
   bool ignoresMerges = false;   ///< a whole piece that is a token is that token
-  bool addsSpacePrefix = false; ///< of Scored
+  bool addsSpacePrefix = false; ///< of Scored: before the text
+  bool prefixesAll = true;      ///< before each text between control tokens too
+  bool prefixesOnce = false;    ///< but not before a space
+  bool takesGivenSpace =
+      true; ///< of the texts behind the first, one that begins with a space has it
   bool addsBos = false, addsEos = false;
   int32_t bos = -1, eos = -1, unknown = -1; ///< -1 for none
   /// Tokens that end a text.

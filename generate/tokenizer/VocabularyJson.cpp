@@ -18,6 +18,9 @@ template <typename Target, typename Visit> void visit(Target &vocabulary, const 
   member("composes", vocabulary.composes);
   member("ignores_merges", vocabulary.ignoresMerges);
   member("adds_space_prefix", vocabulary.addsSpacePrefix);
+  member("prefixes_all", vocabulary.prefixesAll);
+  member("prefixes_once", vocabulary.prefixesOnce);
+  member("takes_given_space", vocabulary.takesGivenSpace);
   member("adds_bos", vocabulary.addsBos);
   member("adds_eos", vocabulary.addsEos);
   member("bos", vocabulary.bos);

@@ -206,7 +206,7 @@ EXAMPLES = {
     "TN0404": "tenon compile phase.mlir -o o.tenon",
     "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",
     "TN0242": "tenon check weight.pt2", "TN0243": "tenon check cut.gguf", "TN0244": "tenon check old.gguf",
-    "TN0245": "tenon check tensor.gguf", "TN0247": "head -c 4000000 /dev/zero | tr '\\0' ' ' | tenon tokenize tiny.gguf",
+    "TN0245": "tenon check tensor.gguf",
     "TN0248": "printf 'caf\\351' | tenon tokenize tiny.gguf", "TN0249": "tenon check tokens.gguf",
     "TN0250": "tenon generate tiny.gguf hi --template tools.jinja --quiet",
     "TN0251": "tenon generate tiny.gguf hi --template system.jinja --quiet",

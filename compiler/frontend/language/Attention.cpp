@@ -21,7 +21,7 @@ Value Step::turned(Emitter &c, Value x, int64_t heads, const Angles &by) {
   if (!x || c.failed()) {
     return Value();
   }
-  bool isPairs = model.family->rope == Rope::Pairs;
+  bool isPairs = model.rope == Rope::Pairs;
   AffineExpr count = c.constantSize(heads), half = c.constantSize(model.turned / 2);
   AffineExpr two = c.constantSize(2), whole = c.constantSize(model.turned);
   tn::Dims pairs =
@@ -110,7 +110,7 @@ Value Step::attention(int64_t index, Value x) {
     k = norm(c, k, named("attn_k_norm"), model.keyWidth);
   }
   int64_t every = model.family->noRopeEvery;
-  bool isTurned = model.family->rope != Rope::None && (every == 0 || (index + 1) % every != 0);
+  bool isTurned = model.rope != Rope::None && (every == 0 || (index + 1) % every != 0);
   if (isTurned) {
     const Angles &by = model.isWindowed[index] ? windowAngles : angles;
     q = turned(c, q, model.heads, by);

@@ -1,6 +1,6 @@
-// The importer of language models: a GGUF file becomes a `tn` module that reads some tokens at
-// positions that follow those in its cache, or one error, or the list of everything in it that
-// Tenon lacks.
+// The importer of language models: a GGUF file or a Hugging Face folder becomes a `tn` module that
+// reads some tokens at positions that follow those in its cache, or one error, or the list of
+// everything in it that Tenon lacks.
 //
 // Inputs are `tokens` [tokens]; `start` [1], the number of tokens that the cache has already;
 // `rows` [rows], of which of the tokens the logits are asked for; and `context` [context], the
@@ -19,5 +19,10 @@ namespace tenon::language {
 Result<frontend::ImportResult> importGguf(const std::string &path,
                                           const frontend::ImportOptions &options,
                                           mlir::MLIRContext &context, tn::WeightStore &store);
+
+/// Imports a Hugging Face folder. Errors: TN0252, TN0253, TN0245.
+Result<frontend::ImportResult> importFolder(const std::string &path,
+                                            const frontend::ImportOptions &options,
+                                            mlir::MLIRContext &context, tn::WeightStore &store);
 
 } // namespace tenon::language

@@ -34,7 +34,7 @@ private:
   void gap(std::string_view what, std::string why, std::string workaround) {
     gaps.push_back({.opType = model.family ? std::string(model.family->name) : "language model",
                     .domain = "gguf",
-                    .node = std::string(what),
+                    .node = model.file.nameOf(what),
                     .source = {},
                     .dtype = {},
                     .why = std::move(why),
@@ -59,8 +59,7 @@ private:
   Status readWindows();
   void findUnknownKeys();
   Status bad(std::string_view what) const {
-    return Status::error(ErrorId::LanguageModelBad, std::string(what),
-                         "convert the model again with a current converter");
+    return Status::error(ErrorId::LanguageModelBad, std::string(what), model.remedy());
   }
 
   Model &model;
@@ -82,8 +81,8 @@ Result<int64_t> Reader::size(std::string_view part, int64_t otherwise, int64_t m
     return int64_t{1};
   }
   if (!number || *number < 1 || *number > most) {
-    return bad(strCat("the key '", model.family->name, '.', part, "' is ", value->describe(),
-                      " and must be from 1 to ", most));
+    return bad(strCat("the key '", model.file.nameOf(strCat(model.family->name, '.', part)),
+                      "' is ", value->describe(), " and must be from 1 to ", most));
   }
   return *number;
 }
@@ -95,8 +94,9 @@ Result<double> Reader::number(std::string_view part, double otherwise, bool isRe
     return otherwise;
   }
   if (!number || !(*number > 0)) {
-    return bad(strCat("the key '", model.family->name, '.', part, "' is ",
-                      value ? value->describe() : "missing", " and must be a number above 0"));
+    return bad(strCat("the key '", model.file.nameOf(strCat(model.family->name, '.', part)),
+                      "' is ", value ? value->describe() : "missing",
+                      " and must be a number above 0"));
   }
   return *number;
 }
@@ -116,7 +116,7 @@ Status Reader::readSizes() {
   }
   const gguf::Tensor *embedding = model.tensor("token_embd.weight");
   if (!embedding || embedding->dims.size() != 2) {
-    return bad("it has no matrix 'token_embd.weight'");
+    return bad(strCat("it has no matrix '", model.file.nameOf("token_embd.weight"), "'"));
   }
   model.vocabulary = embedding->dims[0];
   return Status::ok();
@@ -168,7 +168,7 @@ Result<std::vector<float>> Reader::factors(std::string_view name) {
     return bad(strCat("the tensor '", name, "' is not a list of ", model.turned / 2,
                       " numbers of type F32"));
   }
-  model.read.insert(tensor->name);
+  model.read.insert(std::string(name));
   std::vector<float> all(tensor->elements());
   std::memcpy(all.data(), tensor->bytes.data(), tensor->bytes.size());
   if (!std::ranges::all_of(all, [](float factor) { return factor > 0; })) {
@@ -224,7 +224,7 @@ Status Reader::readScaling(Rotation &rotation) {
 
 Status Reader::readRope() {
   const Family &family = *model.family;
-  if (family.rope == Rope::None) {
+  if (model.rope == Rope::None) {
     return Status::ok();
   }
   TENON_ASSIGN(model.turned, size("rope.dimension_count", model.keyWidth));
@@ -298,6 +298,9 @@ Status Reader::read() {
         "export the model with torch.export");
     return Status::ok();
   }
+  // Converters to GGUF move the rows of queries and keys; a folder has them as they were trained.
+  bool isOfFolder = model.folder && model.family->rope == Rope::Pairs;
+  model.rope = isOfFolder ? Rope::Halves : model.family->rope;
   TENON_TRY(readSizes());
   TENON_TRY(readNumbers());
   TENON_TRY(readRope());
@@ -308,9 +311,11 @@ Status Reader::read() {
 
 } // namespace
 
-Result<Model> readModel(gguf::File file, std::vector<frontend::Gap> &gaps) {
+Result<Model> readModel(gguf::File file, std::shared_ptr<const Folder> folder,
+                        std::vector<frontend::Gap> &gaps) {
   Model model;
   model.file = std::move(file);
+  model.folder = std::move(folder);
   TENON_TRY(Reader(model, gaps).read());
   return model;
 }

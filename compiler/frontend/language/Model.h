@@ -7,11 +7,14 @@
 #include "compiler/frontend/language/Rotation.h"
 #include "compiler/frontend/weights/gguf/Gguf.h"
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace tenon::language {
+
+struct Folder;
 
 struct Model {
   const Family *family = nullptr;
@@ -23,8 +26,9 @@ struct Model {
   int64_t keyWidth = 0;   ///< of a head of queries and keys
   int64_t valueWidth = 0; ///< of a head of values
   int64_t vocabulary = 0;
-  int64_t context = 0; ///< positions that it was trained for
-  int64_t turned = 0;  ///< elements of a head that rotary embeddings turn
+  int64_t context = 0;      ///< positions that it was trained for
+  int64_t turned = 0;       ///< elements of a head that rotary embeddings turn
+  Rope rope = Rope::Halves; ///< of the family, where the file has its rows in that order
   Rotation rotation;
   /// Of layers with a window, where it is another.
   std::optional<Rotation> windowRotation;
@@ -38,13 +42,20 @@ struct Model {
   bool isParallel = false;                 ///< attention and feed-forward read the same input
   std::set<std::string, std::less<>> read; ///< tensors that are in the above
   gguf::File file;
+  std::shared_ptr<const Folder> folder; ///< null for a GGUF file
 
+  /// What a user may try where the file contradicts itself.
+  std::string_view remedy() const {
+    return folder ? "download the whole folder again"
+                  : "convert the model again with a current converter";
+  }
   const gguf::Tensor *tensor(std::string_view name) const { return file.tensor(name); }
 };
 
 /// Reads keys and shapes. TN0245 where they contradict each other; what the model needs and Tenon
 /// lacks goes to `gaps`, all of it.
-Result<Model> readModel(gguf::File file, std::vector<frontend::Gap> &gaps);
+Result<Model> readModel(gguf::File file, std::shared_ptr<const Folder> folder,
+                        std::vector<frontend::Gap> &gaps);
 
 /// "blk.3.attn_q.weight"
 std::string layerTensor(int64_t layer, std::string_view part);

@@ -3,6 +3,7 @@
 #include "compiler/frontend/language/Language.h"
 
 #include "compiler/frontend/common/AttentionScores.h"
+#include "compiler/frontend/language/Folder.h"
 #include "compiler/frontend/language/Step.h"
 #include "compiler/frontend/language/Text.h"
 #include "compiler/frontend/weights/gguf/Parts.h"
@@ -44,8 +45,7 @@ void Emitter::gap(const Twine &why, const Twine &workaround) {
 void Emitter::error(ErrorId id, const Twine &what) {
   hasFailed = true;
   if (step.failure.isOk()) {
-    step.failure =
-        Status::error(id, what.str(), "convert the model again with a current converter");
+    step.failure = Status::error(id, what.str(), step.model.remedy());
   }
 }
 
@@ -115,7 +115,7 @@ Status Step::makeInputs() {
 
 /// Both elements of a pair have its cosine and sine, the first one's sine with its sign.
 Angles Step::anglesOf(Emitter &c, const Rotation &rotation) {
-  bool isPairs = model.family->rope == Rope::Pairs;
+  bool isPairs = model.rope == Rope::Pairs;
   int64_t half = model.turned / 2;
   std::vector<double> byPosition = frequencies(rotation, model.turned, positions);
   AffineExpr one = c.constantSize(1), two = c.constantSize(2), pairs = c.constantSize(half);
@@ -154,7 +154,7 @@ Value Step::maskOf(Emitter &c, int64_t window) {
 void Step::prepare() {
   Emitter c(*this, "positions");
   places = c.add(c.positions(tokens), start);
-  if (model.family->rope != Rope::None) {
+  if (model.rope != Rope::None) {
     windowAngles = angles = anglesOf(c, model.rotation);
   }
   windowMask = mask = maskOf(c, 0);
@@ -229,7 +229,7 @@ Value Step::embedded(Emitter &c) {
   if (x && model.embeddingScale != 1) {
     x = c.mul(x, c.scalarLike(model.embeddingScale, x));
   }
-  if (model.family->rope == Rope::None) {
+  if (model.rope == Rope::None) {
     Value at = weights.rows(c, "position_embd.weight", {model.context, model.width}, places);
     x = x && at ? c.add(x, at) : Value();
   }
@@ -289,6 +289,25 @@ Result<ImportResult> Step::run() {
   return result;
 }
 
+namespace {
+
+Result<ImportResult> importRead(gguf::File file, std::shared_ptr<const Folder> folder,
+                                std::vector<frontend::Gap> gaps,
+                                const frontend::ImportOptions &options, MLIRContext &context,
+                                tn::WeightStore &store) {
+  TENON_ASSIGN(Model model, readModel(std::move(file), std::move(folder), gaps));
+  if (!model.family) {
+    ImportResult result;
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  Step step(model, options, context, store);
+  step.gaps = std::move(gaps);
+  return step.run();
+}
+
+} // namespace
+
 Result<ImportResult> importGguf(const std::string &path, const frontend::ImportOptions &options,
                                 MLIRContext &context, tn::WeightStore &store) {
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
@@ -306,21 +325,34 @@ Result<ImportResult> importGguf(const std::string &path, const frontend::ImportO
   for (std::shared_ptr<MappedFile> &part : *parts) {
     store.keep(std::move(part));
   }
-  std::vector<frontend::Gap> gaps;
-  Result<Model> model = readModel(std::move(*read), gaps);
-  if (!model) {
-    return model.takeStatus().prefix(path);
-  }
-  if (!model->family) {
-    ImportResult result;
-    result.gaps = std::move(gaps);
-    return result;
-  }
-  Step step(*model, options, context, store);
-  step.gaps = std::move(gaps);
-  Result<ImportResult> result = step.run();
+  Result<ImportResult> result = importRead(std::move(*read), nullptr, {}, options, context, store);
   if (!result) {
     return result.takeStatus().prefix(path);
+  }
+  return result;
+}
+
+Result<ImportResult> importFolder(const std::string &path, const frontend::ImportOptions &options,
+                                  MLIRContext &context, tn::WeightStore &store) {
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  std::vector<frontend::Gap> gaps;
+  Result<std::shared_ptr<Folder>> folder = openFolder(path, gaps);
+  if (!folder) {
+    return folder.takeStatus().prefix(path);
+  }
+  store.keep(*folder);
+  if (!(*folder)->isReadable) {
+    ImportResult refused;
+    refused.gaps = std::move(gaps);
+    return refused;
+  }
+  Result<ImportResult> result =
+      importRead((*folder)->file, *folder, std::move(gaps), options, context, store);
+  if (!result) {
+    return result.takeStatus().prefix(path);
+  }
+  for (frontend::Gap &gap : result->gaps) {
+    gap.domain = "huggingface";
   }
   return result;
 }

@@ -41,6 +41,7 @@ public:
 
   Result<frontend::ImportResult> run();
 
+  const Model &model;
   std::vector<frontend::Gap> gaps;
   Status failure;
 
@@ -64,7 +65,6 @@ private:
   Value product(Emitter &c, Value x, const std::string &name, Rows outputs, int64_t inputs,
                 bool needsBias = false);
 
-  const Model &model;
   const frontend::ImportOptions &options;
   Weights weights;
   mlir::AffineExpr tokens, rows, seen;

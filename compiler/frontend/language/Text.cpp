@@ -1,6 +1,7 @@
 // Reads GGUF's keys of tokenizers. What a key's absence means is what converters meant by it.
 #include "compiler/frontend/language/Text.h"
 
+#include "compiler/frontend/language/Folder.h"
 #include "generate/template/Parser.h"
 #include "generate/tokenizer/Tokenizer.h"
 #include "generate/tokenizer/VocabularyJson.h"
@@ -50,6 +51,8 @@ private:
     // The vocabulary's check names a token that is not there.
     return number ? static_cast<int32_t>(std::clamp<int64_t>(*number, -2, int64_t{1} << 30)) : -1;
   }
+  /// None without a tokenizer, or after a gap.
+  Result<std::optional<Vocabulary>> readVocabulary();
   bool readForm(Vocabulary &vocabulary);
   Status readTokens(Vocabulary &vocabulary);
   Status readMerges(Vocabulary &vocabulary);
@@ -154,7 +157,9 @@ void TextReader::readEnds(Vocabulary &vocabulary) {
 
 std::string TextReader::readTemplate() {
   const gguf::Value *value = find("chat_template");
-  std::string text(value ? value->text().value_or("") : "");
+  std::string text(model.folder ? chatTemplateOf(*model.folder, gaps)
+                   : value      ? std::string(value->text().value_or(""))
+                                : "");
   Result<generate::jinja::Body> parsed = generate::jinja::parseTemplate(text);
   if (!parsed) {
     gap("chat_template", std::string(parsed.status().message()), "");
@@ -162,22 +167,29 @@ std::string TextReader::readTemplate() {
   return text;
 }
 
-Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
-  std::vector<frontend::Asset> assets;
+Result<std::optional<Vocabulary>> TextReader::readVocabulary() {
   if (!find("ggml.model")) {
-    return assets;
+    return std::optional<Vocabulary>();
   }
   Vocabulary vocabulary;
   bool isKnown = readForm(vocabulary);
   TENON_TRY(readTokens(vocabulary));
   TENON_TRY(readMerges(vocabulary));
   readEnds(vocabulary);
+  return isKnown ? std::optional(std::move(vocabulary)) : std::optional<Vocabulary>();
+}
+
+Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
+  std::vector<frontend::Asset> assets;
+  TENON_ASSIGN(std::optional<Vocabulary> vocabulary,
+               model.folder ? language::readVocabulary(*model.folder, model.vocabulary, gaps)
+                            : readVocabulary());
   std::string chat = readTemplate();
-  if (!isKnown) {
+  if (!vocabulary) {
     return assets;
   }
-  Json tokenizer = toJson(vocabulary);
-  TENON_TRY(generate::Tokenizer::create(std::move(vocabulary)).status());
+  Json tokenizer = toJson(*vocabulary);
+  TENON_TRY(generate::Tokenizer::create(std::move(*vocabulary)).status());
   Json facts = {{"family", model.family->name},   {"context", model.context},
                 {"positions", positions},         {"layers", model.layers},
                 {"vocabulary", model.vocabulary}, {"template", std::move(chat)}};

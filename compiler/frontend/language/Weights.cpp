@@ -42,22 +42,23 @@ public:
   }
   uint64_t bytesOfBlock() const {
     uint64_t groups = type->elements / type->group;
-    return part == Part::Numbers ? type->elements * type->bits / 8
-           : part == Part::Zeros ? groups
-                                 : groups * sizeof(float);
+    return part == Part::Numbers   ? type->elements
+           : part == Part::Nibbles ? type->elements / 2
+           : part == Part::Zeros   ? groups
+                                   : groups * sizeof(float);
   }
 
 private:
   void write(const std::vector<uint8_t> &numbers, const std::vector<float> &scales,
              const std::vector<float> &zeros, char *out) const {
-    if (part == Part::Numbers && type->bits == 8) {
+    if (part == Part::Numbers) {
       std::memcpy(out, numbers.data(), numbers.size());
       return;
     }
-    for (size_t i = 0; part == Part::Numbers && i < numbers.size(); i += 2) {
+    for (size_t i = 0; part == Part::Nibbles && i < numbers.size(); i += 2) {
       out[i / 2] = static_cast<char>(numbers[i] | numbers[i + 1] << 4);
     }
-    for (size_t i = 0; part != Part::Numbers && i < scales.size(); ++i) {
+    for (size_t i = 0; part != Part::Nibbles && i < scales.size(); ++i) {
       float rest = (zeros[i] - levelOf(zeros[i])) * scales[i];
       if (part == Part::Zeros) {
         out[i] = static_cast<char>(levelOf(zeros[i]));
@@ -88,13 +89,14 @@ const gguf::Tensor *Weights::find(frontend::Emitter &c, std::string_view name,
   const gguf::Tensor *tensor = model.tensor(name);
   if (!tensor) {
     if (!isOptional) {
-      c.error(ErrorId::LanguageModelBad, Twine("it has no tensor '") + StringRef(name) + "'");
+      c.error(ErrorId::LanguageModelBad,
+              Twine("it has no tensor '") + model.file.nameOf(name) + "'");
     }
     return nullptr;
   }
-  read.insert(tensor->name);
+  read.insert(std::string(name));
   if (ArrayRef<int64_t>(tensor->dims) != dims) {
-    c.error(ErrorId::LanguageModelBad, Twine("the tensor '") + StringRef(name) + "' is " +
+    c.error(ErrorId::LanguageModelBad, Twine("the tensor '") + tensor->name + "' is " +
                                            dimsText(tensor->dims) + ", and its keys make it " +
                                            dimsText(dims));
     return nullptr;
@@ -144,7 +146,7 @@ Value Weights::rows(frontend::Emitter &c, std::string_view name, ArrayRef<int64_
     table = c.reshape(table, {c.constantSize(dims[0]), groups, inner});
     return c.cast(c.make<tn::GatherOp>(table, indices, int64_t{0}), real);
   };
-  Value y = taken(numbers(c, *tensor), c.constantSize(tensor->type->group));
+  Value y = taken(smallNumbers(c, *tensor), c.constantSize(tensor->type->group));
   bool hasZeros = tensor->type->zero < 0;
   Value zero = hasZeros ? taken(part(c, *tensor, Part::Zeros), one)
                         : c.scalar(static_cast<double>(tensor->type->zero), real);
@@ -160,9 +162,14 @@ Value Weights::floats(frontend::Emitter &c, const gguf::Tensor &tensor) {
                                                : Type(builder.getF32Type());
   ArrayRef<char> bytes(reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size());
   Location location = NameLoc::get(builder.getStringAttr(tensor.name));
+  // Numbers of a file need not lie where a machine reads them as such.
+  bool isAligned = reinterpret_cast<uintptr_t>(bytes.data()) % sizeof(float) == 0;
+  std::string id =
+      isAligned
+          ? store.addView(tensor.name, bytes, "model")
+          : store.addOwned(tensor.name, std::vector<char>(bytes.begin(), bytes.end()), "model");
   Value weight =
-      tn::WeightOp::create(builder, location, RankedTensorType::get(tensor.dims, element),
-                           store.addView(tensor.name, bytes, "model"));
+      tn::WeightOp::create(builder, location, RankedTensorType::get(tensor.dims, element), id);
   return c.cast(weight, builder.getF32Type());
 }
 
@@ -173,8 +180,7 @@ Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind)
   uint64_t bytes = elements / type.elements * take.bytesOfBlock();
   Type byte = c.builder().getIntegerType(8, /*isSigned=*/false), real = c.builder().getF32Type();
   auto [suffix, dims, element] =
-      kind == Part::Numbers && type.bits == 4
-          ? std::tuple(".numbers", SmallVector<int64_t>{elements / 2}, byte)
+      kind == Part::Nibbles ? std::tuple(".nibbles", SmallVector<int64_t>{elements / 2}, byte)
       : kind == Part::Numbers
           ? std::tuple(".numbers", SmallVector<int64_t>{groups, type.group}, byte)
       : kind == Part::Scales ? std::tuple(".scales", SmallVector<int64_t>{groups}, real)
@@ -186,16 +192,15 @@ Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind)
                               store.addGenerated(name, bytes, take, "model"));
 }
 
-Value Weights::numbers(frontend::Emitter &c, const gguf::Tensor &tensor) {
-  Value numbers = part(c, tensor, Part::Numbers);
+Value Weights::smallNumbers(frontend::Emitter &c, const gguf::Tensor &tensor) {
   if (tensor.type->bits == 8) {
-    return numbers;
+    return part(c, tensor, Part::Numbers);
   }
   OpBuilder &builder = c.builder();
   RankedTensorType nibbles =
       RankedTensorType::get({tensor.elements() / tensor.type->group, tensor.type->group},
                             builder.getIntegerType(4, /*isSigned=*/false));
-  return c.cast(c.makeTyped<tn::UnpackBitsOp>(nibbles, numbers),
+  return c.cast(c.makeTyped<tn::UnpackBitsOp>(nibbles, part(c, tensor, Part::Nibbles)),
                 builder.getIntegerType(8, /*isSigned=*/false));
 }
 
@@ -209,8 +214,8 @@ Value Weights::blocks(frontend::Emitter &c, const gguf::Tensor &tensor) {
                                                 builder.getIntegerType(8, /*isSigned=*/false)),
                                        {c.constantSize(groups)});
   Value y = c.makeTyped<tn::DequantizeOp>(
-      RankedTensorType::get({groups, type.group}, builder.getF32Type()), numbers(c, tensor),
-      part(c, tensor, Part::Scales), zeros, int64_t{0});
+      RankedTensorType::get({groups, type.group}, builder.getF32Type()),
+      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), zeros, int64_t{0});
   if (hasZeros) {
     y = c.sub(y, part(c, tensor, Part::Rests));
   }
@@ -225,7 +230,7 @@ std::vector<std::string> Weights::unread() const {
   std::vector<std::string> names;
   for (const auto &[name, tensor] : model.file.tensors) {
     if (!read.count(name)) {
-      names.push_back(name);
+      names.push_back(tensor.name);
     }
   }
   return names;

@@ -20,7 +20,8 @@ struct Rows {
 class Weights {
 public:
   /// The arrays behind a tensor of blocks. A number stands for (number - zero) * scale - rest.
-  enum class Part : uint8_t { Numbers, Scales, Zeros, Rests };
+  /// Numbers have 8 bits each; nibbles are those that have 4.
+  enum class Part : uint8_t { Numbers, Nibbles, Scales, Zeros, Rests };
 
   Weights(const Model &theModel, tn::WeightStore &theStore)
       : model(theModel), store(theStore), read(theModel.read) {}
@@ -45,8 +46,9 @@ private:
   mlir::Value valueOf(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value floats(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value blocks(frontend::Emitter &c, const gguf::Tensor &tensor);
-  /// Numbers of 8 bits, [groups, group].
-  mlir::Value numbers(frontend::Emitter &c, const gguf::Tensor &tensor);
+  /// [groups, group], unpacked by the engine where they have 4 bits. Products take them unpacked:
+  /// their weights get a layout of their own.
+  mlir::Value smallNumbers(frontend::Emitter &c, const gguf::Tensor &tensor);
   mlir::Value part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind);
 
   const Model &model;

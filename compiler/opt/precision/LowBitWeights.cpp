@@ -78,14 +78,36 @@ struct Origin {
 
 /// A matrix of numbers, row by row [columns of the product, depth], each with the index of its
 /// scale and zero point.
+///
+/// Only the numbers, of a byte each, are there for the whole matrix where it is stored as it is
+/// multiplied: large models have matrices of a billion numbers.
 struct Levels {
   int64_t columns = 0, depth = 0;
-  std::vector<int16_t> numbers;
-  std::vector<int32_t> parameters;
+  bool isUnsigned = false;
+  std::vector<char> bytes;
+  std::vector<int32_t> places;       ///< of the numbers among `bytes`; empty for their own order
+  int64_t inner = 1, size = 1;       ///< that one parameter holds for, and how many there are
   std::vector<double> scales, zeros; ///< zeros: one, or one for each scale
 
-  double zeroOf(size_t i) const { return zeros[zeros.size() == 1 ? 0 : parameters[i]]; }
-  double scaleOf(size_t i) const { return scales[scales.size() == 1 ? 0 : parameters[i]]; }
+  double zeroOf(int32_t parameter) const { return zeros[zeros.size() == 1 ? 0 : parameter]; }
+  double scaleOf(int32_t parameter) const { return scales[scales.size() == 1 ? 0 : parameter]; }
+
+  /// Of one column.
+  struct Row {
+    std::vector<int16_t> numbers;
+    std::vector<int32_t> parameters;
+  };
+  void read(int64_t column, Row &row) const {
+    row.numbers.resize(depth);
+    row.parameters.resize(depth);
+    for (int64_t i = 0; i < depth; ++i) {
+      int64_t at = column * depth + i, place = places.empty() ? at : places[at];
+      row.numbers[i] = isUnsigned ? int16_t(uint8_t(bytes[place])) : int16_t(int8_t(bytes[place]));
+      bool isSame = i > 0 && places.empty() && place % inner != 0;
+      row.parameters[i] =
+          isSame ? row.parameters[i - 1] : static_cast<int32_t>(place / inner % size);
+    }
+  }
 };
 
 class Reader {
@@ -97,7 +119,8 @@ public:
     std::optional<std::vector<double>> scales = constants.elements(source.getScale());
     std::optional<std::vector<double>> zeros = constants.elements(source.getZeroPoint());
     std::vector<char> bytes = constants.bytes(source.getX());
-    std::optional<std::vector<int32_t>> places = placesOf(product.getB(), origin);
+    std::optional<std::vector<int32_t>> places =
+        placesOf(product.getB(), origin, /*isTransposed=*/!product.getTransposeB());
     if (origin.rest && scales && zeros && !addRest(origin.rest, *scales, *zeros)) {
       return std::nullopt;
     }
@@ -105,30 +128,24 @@ public:
       return std::nullopt;
     }
     RankedTensorType type = tensorType(product.getB()), from = tensorType(source.getX());
-    bool isUnsigned = from.getElementType().isUnsignedInteger();
     int64_t depthDim = product.getTransposeB() ? 1 : 0;
-    Levels levels{.columns = type.getDimSize(1 - depthDim),
-                  .depth = type.getDimSize(depthDim),
-                  .numbers = {},
-                  .parameters = {},
-                  .scales = std::move(*scales),
-                  .zeros = std::move(*zeros)};
     int64_t axis = static_cast<int64_t>(source.getAxis()), inner = 1, size = 1;
     if (tensorType(source.getScale()).getRank() == 1) {
       size = from.getDimSize(axis);
       inner = productOf(from.getShape().drop_front(axis + 1));
     }
-    // In place where it can be: large models have weights of a billion numbers.
     if (depthDim == 0) {
-      transpose(*places, levels.columns);
+      transpose(*places, type.getDimSize(1));
     }
-    levels.parameters = std::move(*places);
-    levels.numbers.reserve(levels.parameters.size());
-    for (int32_t &place : levels.parameters) {
-      char byte = bytes[place];
-      levels.numbers.push_back(isUnsigned ? int16_t(uint8_t(byte)) : int16_t(int8_t(byte)));
-      place = static_cast<int32_t>(place / inner % size);
-    }
+    Levels levels{.columns = type.getDimSize(1 - depthDim),
+                  .depth = type.getDimSize(depthDim),
+                  .isUnsigned = from.getElementType().isUnsignedInteger(),
+                  .bytes = std::move(bytes),
+                  .places = std::move(*places),
+                  .inner = inner,
+                  .size = size,
+                  .scales = std::move(*scales),
+                  .zeros = std::move(*zeros)};
     return levels;
   }
 
@@ -161,9 +178,15 @@ private:
   }
 
   /// Which element of what is dequantized each element of the matrix is: the movement, applied to
-  /// indices.
-  std::optional<std::vector<int32_t>> placesOf(Value matrix, Origin &origin) {
+  /// indices. Empty for those that stay in their order and are multiplied so.
+  std::optional<std::vector<int32_t>> placesOf(Value matrix, Origin &origin, bool isTransposed) {
     RankedTensorType from = tensorType(origin.source.getX());
+    bool isInOrder = llvm::all_of(
+        origin.moves, [](Operation *move) { return isa<tn::CastOp, tn::ReshapeOp>(move); });
+    if (isInOrder && !isTransposed &&
+        from.getNumElements() == tensorType(matrix).getNumElements()) {
+      return std::vector<int32_t>();
+    }
     Result<reference::Tensor> tensor = reference::Tensor::create(DType::I32, from.getShape());
     if (tensor) {
       std::iota(tensor->as<int32_t>(), tensor->as<int32_t>() + tensor->count(), 0);
@@ -198,16 +221,22 @@ private:
   Constants constants;
 };
 
+/// The greatest common divisor of `common` and of where other parameters begin in a column.
+int64_t boundaries(const Levels &levels, int64_t common) {
+  Levels::Row row;
+  for (int64_t column = 0; column < levels.columns; ++column) {
+    levels.read(column, row);
+    for (int64_t i = 1; i < levels.depth; ++i) {
+      common = row.parameters[i] != row.parameters[i - 1] ? std::gcd(common, i) : common;
+    }
+  }
+  return common;
+}
+
 /// The largest block that the scales of all columns allow, none where it is too small. Blocks of
 /// the model that are larger are cut into equal ones.
 std::optional<int64_t> blockOf(const Levels &levels, int64_t elementsOfWord) {
-  int64_t whole = llvm::alignTo(levels.depth, elementsOfWord), common = 0;
-  for (int64_t column = 0; column < levels.columns; ++column) {
-    const int32_t *row = levels.parameters.data() + column * levels.depth;
-    for (int64_t i = 1; i < levels.depth; ++i) {
-      common = row[i] != row[i - 1] ? std::gcd(common, i) : common;
-    }
-  }
+  int64_t whole = llvm::alignTo(levels.depth, elementsOfWord), common = boundaries(levels, 0);
   if (common == 0) {
     return std::min(whole, kMaxOfBlock);
   }
@@ -229,12 +258,16 @@ Storing storingOf(const Levels &levels) {
   double least = 0, most = 0;
   bool areWhole = llvm::all_of(levels.zeros, [](double zero) { return zero == std::floor(zero); });
   int16_t leastNumber = 0, mostNumber = 0;
-  for (auto [i, number] : llvm::enumerate(levels.numbers)) {
-    double difference = number - levels.zeroOf(i);
-    least = std::min(least, difference);
-    most = std::max(most, difference);
-    leastNumber = std::min(leastNumber, number);
-    mostNumber = std::max(mostNumber, number);
+  Levels::Row row;
+  for (int64_t column = 0; column < levels.columns; ++column) {
+    levels.read(column, row);
+    for (auto [number, parameter] : llvm::zip_equal(row.numbers, row.parameters)) {
+      double difference = number - levels.zeroOf(parameter);
+      least = std::min(least, difference);
+      most = std::max(most, difference);
+      leastNumber = std::min(leastNumber, number);
+      mostNumber = std::max(mostNumber, number);
+    }
   }
   for (int64_t bits : {4, 8}) {
     int64_t half = int64_t(1) << (bits - 1);
@@ -254,9 +287,11 @@ Storing storingOf(const Levels &levels) {
 std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
                          const tn::BlockRows &layout) {
   std::vector<char> bytes(levels.columns * layout.rowBytes(), 0);
+  Levels::Row row;
   for (int64_t column = 0; column < levels.columns; ++column) {
+    levels.read(column, row);
     for (int64_t i = 0; i < levels.depth; ++i) {
-      size_t at = column * levels.depth + i;
+      int32_t at = row.parameters[i];
       char *words =
           bytes.data() + column * layout.rowBytes() + 4 * layout.blockWords() * (i / layout.block);
       int64_t inBlock = i % layout.block;
@@ -268,7 +303,7 @@ std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
           std::memcpy(words + sizeof(float), &zero, sizeof(float));
         }
       }
-      int64_t number = levels.numbers[at] + storing.shift;
+      int64_t number = row.numbers[i] + storing.shift;
       number -= storing.hasZeroPoints ? 0 : static_cast<int64_t>(levels.zeroOf(at));
       int64_t bit = inBlock * layout.bits;
       words[4 * layout.headerWords() + bit / 8] |= static_cast<char>(number << (bit % 8));
@@ -280,13 +315,7 @@ std::vector<char> rowsOf(const Levels &levels, const Storing &storing,
 /// Of a GPU, whose kernel of few rows takes panels of 32 of the depth: whole blocks of these.
 std::optional<int64_t> gpuBlockOf(const Levels &levels) {
   constexpr int64_t kPanel = 32;
-  int64_t common = levels.depth;
-  for (int64_t column = 0; column < levels.columns; ++column) {
-    const int32_t *row = levels.parameters.data() + column * levels.depth;
-    for (int64_t i = 1; i < levels.depth; ++i) {
-      common = row[i] != row[i - 1] ? std::gcd(common, i) : common;
-    }
-  }
+  int64_t common = boundaries(levels, levels.depth);
   int64_t block = kMaxOfBlock;
   while (block > 0 && common % block != 0) {
     block -= kPanel;

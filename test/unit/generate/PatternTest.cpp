@@ -10,7 +10,8 @@ namespace {
 std::string matched(std::u32string_view text, std::string_view pattern) {
   Result<Pattern> parsed = Pattern::parse(pattern);
   EXPECT_TRUE(parsed) << pattern;
-  Result<size_t> end = parsed->match(text, 0);
+  uint64_t steps = Pattern::stepsFor(text.size());
+  Result<size_t> end = parsed->match(text, 0, steps);
   EXPECT_TRUE(end);
   return *end == Pattern::kNone ? "none" : std::to_string(*end);
 }
@@ -89,12 +90,17 @@ TEST(Pattern, EndsWhereItTakesTooManySteps) {
   for (const char *slow : {"(a*)*b", "(a|a)*b", "(a+)+b", "(?:(?=a*)a)*b", "(a*)*"}) {
     Result<Pattern> parsed = Pattern::parse(slow);
     ASSERT_TRUE(parsed) << slow;
-    Result<size_t> end = parsed->match(text, 0);
-    if (!end) {
-      EXPECT_EQ(end.status().id(), ErrorId::TokenizerLimit);
-    }
+    uint64_t steps = Pattern::stepsFor(text.size());
+    Result<size_t> end = parsed->match(text, 0, steps);
+    ASSERT_FALSE(end) << slow;
+    EXPECT_EQ(end.status().id(), ErrorId::TokenizerLimit);
   }
-  EXPECT_FALSE(Pattern::parse("(a|a)*b")->match(text, 0));
+  // Matches share the steps of their text.
+  uint64_t steps = 100;
+  Result<Pattern> run = Pattern::parse("a+b");
+  EXPECT_TRUE(run->match(U"aaaaac", 0, steps));
+  EXPECT_TRUE(run->match(U"aaaaac", 1, steps));
+  EXPECT_FALSE(run->match(text, 0, steps));
 }
 
 TEST(Pattern, ThoseOfPreTokenizersAreRead) {

@@ -102,6 +102,10 @@ TEST(Sampler, RefusesEachNumberOutOfRange) {
     EXPECT_FALSE(holds({.presence = bad}));
     EXPECT_FALSE(holds({.bias = {{0, bad}}}));
   }
+  EXPECT_NE(checkSampling({.temperature = -0.25}, 10).message().find("-0.25"),
+            std::string_view::npos);
+  EXPECT_NE(checkSampling({.bias = {{11, 1.5}}}, 10).message().find("11=1.5"),
+            std::string_view::npos);
   EXPECT_FALSE(holds({.topK = -1}));
   EXPECT_FALSE(holds({.topK = 11}));
   EXPECT_FALSE(holds({.topP = 0}));

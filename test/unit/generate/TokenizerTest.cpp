@@ -143,6 +143,25 @@ TEST(Tokenizer, ScoredMergesByScoreAndFallsBackToBytes) {
   EXPECT_EQ(*tokenizer.encode(parts), Tokens{tokenizer.find("</s>")});
 }
 
+// The tokens of mistral-common for Mistral's first three forms of chats have these spaces.
+TEST(Tokenizer, ScoredTextBehindASpecialTokenHasOneSpace) {
+  Tokenizer tokenizer =
+      *Tokenizer::create(scoredVocabulary({"\u2581a", "\u2581", "a", "\u2581\u2581"}));
+  auto ofTemplate = [&](std::string_view text) {
+    std::vector<TextPart> parts = {{text, true}};
+    std::string pieces;
+    Result<Tokens> tokens = tokenizer.encode(parts);
+    for (int32_t token : *tokens) {
+      pieces += '[' + std::string(tokenizer.bytesOf(token)) + ']';
+    }
+    return pieces;
+  };
+  EXPECT_EQ(ofTemplate("a"), "[ a]");
+  EXPECT_EQ(ofTemplate(" a"), "[ ][ a]"); // SentencePiece adds its own
+  EXPECT_EQ(ofTemplate("<s>a</s>a"), "[<s>][ a][</s>][ a]");
+  EXPECT_EQ(ofTemplate("<s> a</s> a"), "[<s>][ a][</s>][ a]");
+}
+
 TEST(Tokenizer, ScoredWithoutBytesHasOneUnknownForNeighbours) {
   Tokenizer tokenizer = *Tokenizer::create(scoredVocabulary({"a", "\u2581"}, /*hasBytes=*/false));
   EXPECT_EQ(*tokenizer.encode("a\u65e5\u672ca"), (Tokens{tokenizer.find("\u2581"), 3, 0, 3}));
@@ -208,6 +227,22 @@ TEST(Tokenizer, LongRunsEnd) {
       *Tokenizer::create(smallVocabulary({{"a", "a"}, {"aa", "aa"}, {"aaaa", "a"}}));
   EXPECT_EQ(encoded(tokenizer, std::string(9, 'a')), (Pieces{"aaaa", "aaaaa"}));
   EXPECT_EQ(tokenizer.encode(std::string(200000, 'a'))->size(), 50000u);
+  Vocabulary vocabulary = smallVocabulary({{" ", " "}});
+  for (const char *name :
+       {"gpt-2", "smollm", "llama-bpe", "qwen35", "tekken", "gpt-4o", "deepseek-v3"}) {
+    ASSERT_TRUE(applyPreTokenizer(name, vocabulary));
+    vocabulary.addsBos = false;
+    tokenizer = *Tokenizer::create(vocabulary);
+    for (const char *part : {" ", "a", "A", "1", ".", "\n", "\u0301", " \n", "a1", "'s", "aA"}) {
+      std::string text;
+      while (text.size() < 20000) {
+        text += part;
+      }
+      Result<Tokens> tokens = tokenizer.encode(text);
+      ASSERT_TRUE(tokens) << name << part << tokens.status().message();
+      EXPECT_EQ(tokenizer.decode(*tokens), text);
+    }
+  }
 }
 
 TEST(Vocabulary, ComesBackFromJson) {

@@ -21,10 +21,11 @@ Result<Json> textRecord(const std::string &path, const std::string &name) {
     text = record ? std::string(*record) : "";
   }
   Json value = parseJson(text);
-  return value.is_object() ? Result<Json>(std::move(value))
-                           : Status::error(ErrorId::NotALanguageModel,
-                                           fmt::format("{} holds no language model", path),
-                                           "give a GGUF file, or an engine compiled from one");
+  return value.is_object()
+             ? Result<Json>(std::move(value))
+             : Status::error(
+                   ErrorId::NotALanguageModel, fmt::format("{} holds no language model", path),
+                   "give a GGUF file, a Hugging Face folder, or an engine compiled from one");
 }
 
 } // namespace tenon::tool

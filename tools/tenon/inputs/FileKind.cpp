@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 namespace tenon::tool {
@@ -130,7 +131,7 @@ FileContent contentOf(Bytes beginning) {
     return contentOfZip(text);
   }
   if (isSafetensors(text)) {
-    return {FileKind::Other, "a safetensors file: weights without a model"};
+    return {FileKind::Other, "a safetensors file (its folder, with config.json, is the model)"};
   }
   if (isText(text)) {
     // A reproducer begins with comments, as long as the fault that it tells of.
@@ -143,6 +144,12 @@ FileContent contentOf(Bytes beginning) {
 }
 
 Result<FileContent> contentOf(const std::string &path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    bool isModel = std::filesystem::exists(path + "/config.json", error);
+    return isModel ? FileContent{FileKind::Model, "a folder of Hugging Face"}
+                   : FileContent{FileKind::Other, "a folder without a config.json"};
+  }
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   std::vector<std::byte> beginning(std::min<uint64_t>(file.size(), kSniffBytes));
   TENON_TRY(file.read(0, beginning));

@@ -233,7 +233,9 @@ void declareSampling(CLI::App &command, GenerateFlags &flags) {
 
 Action declareGenerate(CLI::App &command) {
   std::shared_ptr<GenerateFlags> flags = std::make_shared<GenerateFlags>();
-  command.add_option("MODEL", flags->open.path, "A GGUF file, or an engine compiled from one")
+  command
+      .add_option("MODEL", flags->open.path,
+                  "A GGUF file, a Hugging Face folder, or an engine compiled from one")
       ->required();
   command.add_option(
       "PROMPT", flags->prompt,

@@ -86,7 +86,9 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
 
 Action declareScore(CLI::App &command) {
   std::shared_ptr<ScoreFlags> flags = std::make_shared<ScoreFlags>();
-  command.add_option("MODEL", flags->open.path, "A GGUF file, or an engine compiled from one")
+  command
+      .add_option("MODEL", flags->open.path,
+                  "A GGUF file, a Hugging Face folder, or an engine compiled from one")
       ->required();
   command.add_option("--text", flags->text, "The text, a file in UTF-8")->required();
   command.add_option("--against", flags->against,

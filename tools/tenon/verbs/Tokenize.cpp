@@ -49,7 +49,9 @@ Status tokenize(const TokenizeFlags &flags, Terminal &terminal) {
 
 Action declareTokenize(CLI::App &command) {
   std::shared_ptr<TokenizeFlags> flags = std::make_shared<TokenizeFlags>();
-  command.add_option("MODEL", flags->model, "A GGUF file, or an engine compiled from one")
+  command
+      .add_option("MODEL", flags->model,
+                  "A GGUF file, a Hugging Face folder, or an engine compiled from one")
       ->required();
   command.add_option("TEXT", flags->text, "The text; without it standard input");
   command.add_flag("--special", flags->parsesSpecial,

@@ -312,12 +312,9 @@ std::string Value::describe() const {
   return std::to_string(number().value_or(0));
 }
 
-int64_t Tensor::elements() const {
-  int64_t count = 1;
-  for (int64_t dim : dims) {
-    count *= dim;
-  }
-  return count;
+std::string File::nameOf(std::string_view key) const {
+  auto found = names.find(key);
+  return found == names.end() ? std::string(key) : found->second;
 }
 
 const Value *File::find(std::string_view key) const {

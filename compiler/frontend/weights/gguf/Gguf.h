@@ -4,7 +4,7 @@
 // Source: the specification of GGUF, and what its writers put down where that says nothing.
 #pragma once
 
-#include "compiler/frontend/weights/Blocks.h"
+#include "compiler/frontend/weights/Tensor.h"
 #include "support/Result.h"
 #include "support/memory/ByteSpan.h"
 
@@ -51,20 +51,16 @@ struct Value::List {
   size_t size() const { return integers.size() + numbers.size() + texts.size(); }
 };
 
-struct Tensor {
-  std::string name;
-  /// Outermost first, as PyTorch has them: a matrix of a layer is [outputs, inputs].
-  std::vector<int64_t> dims;
-  const weights::BlockType *type = nullptr;
-  Bytes bytes;
-
-  int64_t elements() const;
-};
+using weights::Tensor;
 
 struct File {
   std::map<std::string, Value, std::less<>> keys;
   std::map<std::string, Tensor, std::less<>> tensors;
+  /// What another format calls a key or a tensor, where the file is of another.
+  std::map<std::string, std::string, std::less<>> names;
 
+  /// For messages.
+  std::string nameOf(std::string_view key) const;
   const Value *find(std::string_view key) const;
   const Tensor *tensor(std::string_view name) const;
 };
