@@ -23,14 +23,18 @@ public:
     blocks.back() += value;
     ++count;
   }
+  /// The ratio of two sums over blocks, the values and their number: the last block is shorter.
   Mean mean() const {
     double total = 0, spread = 0, blockCount = static_cast<double>(blocks.size());
     for (double block : blocks) {
       total += block;
     }
     double value = total / static_cast<double>(count);
+    int64_t rest = count;
     for (double block : blocks) {
-      spread += (block - total / blockCount) * (block - total / blockCount);
+      double off = block - value * static_cast<double>(std::min(rest, kNeighbours));
+      spread += off * off;
+      rest -= kNeighbours;
     }
     double error = blocks.size() < 2 ? std::abs(value)
                                      : std::sqrt(spread * blockCount / (blockCount - 1)) /
