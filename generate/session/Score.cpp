@@ -10,6 +10,7 @@ namespace tenon::generate {
 namespace {
 
 constexpr size_t kChunk = 32;
+constexpr int64_t kUsualWindow = 512;
 /// Neighbours that count as one.
 constexpr int64_t kNeighbours = 64;
 
@@ -144,10 +145,10 @@ Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *ref
   }
   int64_t most = std::min(model.facts().positions,
                           reference ? reference->facts().positions : model.facts().positions);
-  if (options.window < 2 || options.window > most) {
-    return refuse(
-        strCat("windows of ", options.window, " tokens: they have 2 to the engine's ", most),
-        "ask for a smaller window, or compile the model for more positions");
+  int64_t wanted = options.window == 0 ? std::min(most, kUsualWindow) : options.window;
+  if (wanted < 2 || wanted > most) {
+    return refuse(strCat("windows of ", wanted, " tokens: they have 2 to the engine's ", most),
+                  "ask for a smaller window, or compile the model for more positions");
   }
   TENON_ASSIGN(std::vector<int32_t> tokens, model.tokenizer().encode(text));
   if (options.maxTokens >= 0) {
@@ -164,7 +165,7 @@ Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *ref
   Scorer scorer;
   int64_t foreseen = 0;
   std::span<const int32_t> rest = tokens;
-  size_t size = static_cast<size_t>(options.window);
+  size_t size = static_cast<size_t>(wanted);
   while (rest.size() >= 2 && (rest.size() * 2 >= size || foreseen == 0)) {
     std::span<const int32_t> window = rest.first(std::min(size, rest.size()));
     TENON_TRY(scorer.readWindow(sequence, other ? &*other : nullptr, window));

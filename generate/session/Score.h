@@ -22,7 +22,9 @@ struct TextScore {
 };
 
 struct ScoreOptions {
-  int64_t window = 512;   ///< tokens that are read together; the first of each is not foreseen
+  /// Tokens that are read together; the first of each is not foreseen. 0 for 512, or as many as
+  /// there are positions.
+  int64_t window = 0;
   int64_t maxTokens = -1; ///< of the text; -1 for all
   unsigned threads = 0;
 };

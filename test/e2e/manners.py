@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+import language_files
 from tool import CNN, TENON, ToolTest, tiny_model
 
 # Verbs with what they take first, and what comes before it.
@@ -283,6 +284,9 @@ class Help(Manners):
         (self.folder / "folder/weights.bin").write_bytes(b"weights")
         for command in ("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out chain.pem -subj /CN=Team", "ec -in key.pem -pubout -out public.pem"):
             subprocess.run(["openssl", *command.split()], check=True, capture_output=True, cwd=self.folder)
+        for name in ("model", "small", "large"):
+            (self.folder / f"{name}.gguf").write_bytes(language_files.llama())
+        (self.folder / "text.txt").write_text("Some words, and some more of them.")
         environment = dict(self.environment, PATH=f"{TENON.parent}:/usr/bin:/bin")
         for verb in re.findall(r"^  (\w+)  ", self.succeed("--help").stdout.split("Subcommands:")[1], re.M):
             examples = self.succeed(verb, "--help").stdout.split("Example:\n")[1].strip().splitlines()

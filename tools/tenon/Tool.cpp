@@ -85,7 +85,7 @@ constexpr Verb kVerbs[] = {
     {"generate", "guides/language-models.md",
      "answer a prompt with a language model: a GGUF file or its engine",
      "tenon generate model.gguf \"How many days are there in a week?\"\n"
-     "tenon generate model.tenon --temperature 0.8 --top-p 0.95 --seed 1 \"A story:\" --raw",
+     "tenon generate model.gguf --temperature 0.8 --top-p 0.95 --seed 1 \"A story:\" --raw",
      declareGenerate},
     {"tokenize", "guides/language-models.md", "show the tokens of a text",
      "tenon tokenize model.gguf \"How many days?\"", declareTokenize},

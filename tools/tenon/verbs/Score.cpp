@@ -96,7 +96,7 @@ Action declareScore(CLI::App &command) {
   addNumber(
       command, "--window", {2, 1'000'000},
       [flags](uint64_t value) { flags->options.window = static_cast<int64_t>(value); },
-      "Tokens that are read together; 512 by default");
+      "Tokens that are read together; 512 by default, or what the engine holds");
   addNumber(
       command, "--max-tokens", {2, 1'000'000'000},
       [flags](uint64_t value) { flags->options.maxTokens = static_cast<int64_t>(value); },
