@@ -5,12 +5,14 @@ With --write the examples are written into the pages. A page without a row says 
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import pickle
 import re
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -169,7 +171,7 @@ def files(engine):
 EXAMPLES = {
     "TN0101": "tenon run resnet.tenon",
     "TN0103": "tenon run cnn.tenon -o missing/out.npz",
-    "TN0104": "tenon inspect folder",
+    "TN0104": "tenon inspect /dev/null",
     "TN0105": "tenon compile cnn.onnx --threads 0",
     "TN0106": "tenon run cnn.tenon --inputs notes.txt",
     "TN0107": "tenon run cnn.tenon --inputs cat.png",
@@ -200,6 +202,7 @@ EXAMPLES = {
     "TN0231": "tenon check missing.onnx", "TN0232": "tenon check beyond.onnx", "TN0233": "tenon check key.onnx",
     "TN0234": "tenon check memory.onnx", "TN0235": "tenon check recipe.onnx", "TN0236": "tenon check contradiction.onnx",
     "TN0237": "tenon check cnn.onnx --shape image:1x3x28x28", "TN0238": "tenon check recursive.onnx",
+    "TN0252": "tenon check cut-folder", "TN0253": "tenon check hollow",
     "TN0301": "tenon check strings.onnx", "TN0302": "tenon check cnn.onnx --target cuda:sm_75",
     "TN0305": "tenon compile sum.onnx -o o.tenon --strict",
     "TN0304": "tenon compile cnn.onnx --plugin ./notes.txt", "TN0406": "tenon compile cnn.onnx -o o.tenon --plugin ./misspells.so",
@@ -247,7 +250,14 @@ class Runs:
                         "image:[1..64]x1x28x28", "--quiet"], check=True, cwd=folder, env=self.environment)
         for name, content in files((self.folder / "cnn.tenon").read_bytes()).items():
             (self.folder / name).write_bytes(content)
-        (self.folder / "folder").mkdir()
+        for folder in ("folder", "hollow", "cut-folder"):
+            (self.folder / folder).mkdir()
+        header = json.dumps({"lm_head.weight": {"dtype": "F32", "shape": [64, 16], "data_offsets": [0, 4096]}}).encode()
+        (self.folder / "cut-folder/model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(856))
+        for folder in ("hollow", "cut-folder"):
+            (self.folder / folder / "config.json").write_text(json.dumps(
+                {"model_type": "llama", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 64,
+                 "max_position_embeddings": 64, "rms_norm_eps": 1e-5}))
         with (self.folder / "sparse.onnx").open("wb") as sparse:
             sparse.write(b"\x08\x08")
             sparse.truncate(1 << 31)
