@@ -63,7 +63,7 @@ TEST_F(MatmulTest, ProductsOfFloat8) {
                       ->prepare(bytesOf(call), std::vector<int64_t>{5, 24, 48, 48, 48})
                       .takeStatus();
   EXPECT_EQ(ErrorId::LibraryUnsupported, status.id());
-  EXPECT_NE(std::string_view::npos, status.message().find("f8e4m3fn product of 5 x 24 x 48"));
+  EXPECT_NE(std::string_view::npos, status.message().find("f8e4m3fn matmul of 5 x 24 x 48"));
 }
 
 TEST_F(MatmulTest, BroadcastBatchAndSingleRows) {
@@ -190,7 +190,7 @@ TEST_F(MatmulTest, RefusalsSayWhy) {
   Status status = handles->prepare(bytesOf(call), sizesOf(call, 3, 4, 5)).takeStatus();
   state().refuse = false;
   EXPECT_EQ(ErrorId::LibraryUnsupported, status.id());
-  EXPECT_NE(std::string_view::npos, status.message().find("f16 product of 3 x 4 x 5"));
+  EXPECT_NE(std::string_view::npos, status.message().find("f16 matmul of 3 x 4 x 5"));
   call.type = DType::I8;
   EXPECT_EQ(ErrorId::LibraryUnsupported,
             handles->prepare(bytesOf(call), sizesOf(call, 3, 4, 5)).status().id());
