@@ -16,19 +16,6 @@ bool isAbove(double left, int32_t leftToken, double right, int32_t rightToken) {
   return left > right || (left == right && leftToken < rightToken);
 }
 
-/// Of all logits, the logarithm of the sum of their exponentials.
-double logSum(std::span<const float> logits, double largest) {
-  double sum = 0;
-  for (float logit : logits) {
-    sum += std::exp(static_cast<double>(logit) - largest);
-  }
-  return largest + std::log(sum);
-}
-
-int32_t largestOf(std::span<const float> logits) {
-  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
-}
-
 /// As short as it reads back.
 std::string shown(double value) {
   char buffer[64];
@@ -38,6 +25,18 @@ std::string shown(double value) {
 Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
 
 } // namespace
+
+int32_t largestOf(std::span<const float> logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+double logSum(std::span<const float> logits) {
+  double largest = logits[largestOf(logits)], sum = 0;
+  for (float logit : logits) {
+    sum += std::exp(static_cast<double>(logit) - largest);
+  }
+  return largest + std::log(sum);
+}
 
 Status checkSampling(const SamplingOptions &options, int64_t vocabulary) {
   auto isNumber = [](double value, double least, double most) {
@@ -78,7 +77,7 @@ Status checkSampling(const SamplingOptions &options, int64_t vocabulary) {
 Sampler::Sampler(SamplingOptions theOptions, std::span<const int32_t> prompt)
     : options(std::move(theOptions)) {
   for (int32_t token : prompt) {
-    seen[token].isPrompt = true;
+    generated.try_emplace(token, 0);
   }
 }
 
@@ -86,14 +85,13 @@ void Sampler::change(std::vector<float> &logits) const {
   for (auto [token, bias] : options.bias) {
     logits[token] += static_cast<float>(bias);
   }
-  for (const auto &[token, how] : seen) {
+  for (auto [token, times] : generated) {
     if (static_cast<size_t>(token) >= logits.size()) {
       continue;
     }
     double logit = logits[token];
     logit = logit > 0 ? logit / options.repetition : logit * options.repetition;
-    logit -= options.frequency * static_cast<double>(how.generated) +
-             (how.generated > 0 ? options.presence : 0);
+    logit -= options.frequency * static_cast<double>(times) + (times > 0 ? options.presence : 0);
     logits[token] = static_cast<float>(logit);
   }
 }
@@ -149,7 +147,7 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
                          strCat("the logits at position ", position, " are not finite"),
                          "run the model without --precision and without --allow");
   }
-  double largest = logits[largestOf(logits)], sum = logSum(logits, largest);
+  double sum = logSum(logits);
   std::vector<float> changed(logits.begin(), logits.end());
   change(changed);
   Draw draw{.token = largestOf(changed)};
@@ -167,7 +165,7 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
     }
   }
   draw.logprob = static_cast<double>(logits[draw.token]) - sum;
-  ++seen[draw.token].generated;
+  ++generated[draw.token];
   return draw;
 }
 
@@ -179,7 +177,7 @@ std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {
   count = std::min(count, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
                     [&](int32_t a, int32_t b) { return isAbove(logits[a], a, logits[b], b); });
-  double sum = logits.empty() ? 0 : logSum(logits, logits[largestOf(logits)]);
+  double sum = logits.empty() ? 0 : logSum(logits);
   std::vector<Draw> top;
   for (size_t i = 0; i < count; ++i) {
     top.push_back({order[i], static_cast<double>(logits[order[i]]) - sum});

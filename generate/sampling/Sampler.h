@@ -46,18 +46,19 @@ private:
     double logit;
     int32_t token;
   };
-  struct Seen {
-    bool isPrompt = false;
-    int64_t generated = 0;
-  };
-
   void change(std::vector<float> &logits) const;
   std::vector<Candidate> candidates(std::span<const float> logits, double largest) const;
   void keepProbable(std::vector<Candidate> &list) const;
 
   SamplingOptions options;
-  std::unordered_map<int32_t, Seen> seen;
+  /// How often each token of prompt and answer was generated.
+  std::unordered_map<int32_t, int64_t> generated;
 };
+
+/// The number of the largest logit, the first of equal ones.
+int32_t largestOf(std::span<const float> logits);
+/// The logarithm of the sum of all exponentials.
+double logSum(std::span<const float> logits);
 
 /// The tokens with the largest logits and their logprobs, the largest first.
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count);

@@ -1,6 +1,7 @@
 // Both models read the same tokens chunk by chunk, so that no more than a chunk's logits are held.
 #include "generate/session/Score.h"
 
+#include "generate/sampling/Sampler.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -50,14 +51,11 @@ private:
 
 /// Logarithms of probabilities.
 std::vector<double> logSoftmax(std::span<const float> logits) {
-  double largest = *std::ranges::max_element(logits), sum = 0;
-  for (float logit : logits) {
-    sum += std::exp(static_cast<double>(logit) - largest);
-  }
+  double sum = logSum(logits);
   std::vector<double> result;
   result.reserve(logits.size());
   for (float logit : logits) {
-    result.push_back(static_cast<double>(logit) - largest - std::log(sum));
+    result.push_back(static_cast<double>(logit) - sum);
   }
   return result;
 }

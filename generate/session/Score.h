@@ -11,6 +11,12 @@ namespace tenon::generate {
 /// token is foreseen says much of how well the next is.
 struct Mean {
   double value = 0, error = 0;
+
+  /// The ends of a 95 % interval.
+  double low() const { return value - kErrors * error; }
+  double high() const { return value + kErrors * error; }
+
+  static constexpr double kErrors = 1.96;
 };
 
 struct TextScore {

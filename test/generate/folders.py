@@ -4,19 +4,15 @@ The folders are written here, so that the test needs no package that writes them
 """
 
 import json
-import os
-import pathlib
 import struct
-import subprocess
-import tempfile
 import unittest
 
 import models
 import numpy as np
 from models import Model
 from tokenizers import Tokenizer
+from tool import ToolTest
 
-TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 TOLERANCE = 1e-4  # of the largest logit
 TYPES = {"gemma3": "gemma3_text", "linear": "llama", "llama3": "llama", "yarn": "qwen3", "longrope": "phi3"}
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -150,22 +146,7 @@ TOKENIZERS = {
 TOKENIZERS["llama3"]["model"]["ignore_merges"] = True
 
 
-class Folders(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = pathlib.Path(holder.name)
-        cls.environment = {**os.environ, "XDG_CACHE_HOME": str(cls.folder / "cache")}
-
-    def run_tool(self, *arguments):
-        return subprocess.run([TENON, *map(str, arguments)], capture_output=True, text=True, env=self.environment, timeout=300)
-
-    def tool(self, *arguments):
-        done = self.run_tool(*arguments)
-        self.assertEqual(0, done.returncode, done.stderr)
-        return done.stdout
-
+class Folders(ToolTest):
     def write(self, name, tokenizer=None, newer=True, shards=False, **changes):
         """A folder of a model, with the weights by GGUF's names; changes are keys of config.json, None to leave one out."""
         model = MODELS[name]

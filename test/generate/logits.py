@@ -2,17 +2,13 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
 import models
 import numpy as np
 from models import Model, Type
+from tool import ToolTest
 
-TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 BITS4 = [Type.Q4_0, Type.Q4_1, Type.Q4_K, Type.IQ4_NL]
 BITS8 = [Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.Q5_K, Type.Q6_K]
 SLOWER = tuple(1 + i / 4 for i in range(16))
@@ -68,19 +64,7 @@ TOLERANCE = 1e-4  # of the largest logit
 PROMPT = "A text of some thirty bytes, twice"
 
 
-class Numbers(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = pathlib.Path(holder.name)
-        cls.environment = {**os.environ, "XDG_CACHE_HOME": str(cls.folder / "cache")}
-
-    def tool(self, *arguments):
-        done = subprocess.run([TENON, *map(str, arguments)], capture_output=True, text=True, env=self.environment, timeout=300)
-        self.assertEqual(0, done.returncode, done.stderr)
-        return done.stdout
-
+class Numbers(ToolTest):
     def build(self, name, *options):
         path = self.folder / f"{name}.gguf"
         weights = models.write(MODELS[name], path)
@@ -172,7 +156,7 @@ class Numbers(unittest.TestCase):
         self.assertIn(str(second), refusal)
 
     def refusal(self, path):
-        done = subprocess.run([TENON, "check", path], capture_output=True, text=True, env=self.environment, timeout=300)
+        done = self.run_tool("check", path)
         self.assertNotEqual(0, done.returncode)
         return done.stdout + done.stderr
 

@@ -19,9 +19,6 @@ namespace {
 
 using generate::Mean;
 
-/// Of a 95 % interval, in standard errors.
-constexpr double kSigmas = 1.96;
-
 struct ScoreFlags {
   OpenRequest open;
   std::string text, against;
@@ -30,9 +27,7 @@ struct ScoreFlags {
 };
 
 Json meanJson(const Mean &mean) {
-  return {{"mean", mean.value},
-          {"low", mean.value - kSigmas * mean.error},
-          {"high", mean.value + kSigmas * mean.error}};
+  return {{"mean", mean.value}, {"low", mean.low()}, {"high", mean.high()}};
 }
 
 std::string interval(double value, double low, double high) {
@@ -55,9 +50,8 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
                                    flags.options,
                                    [&](double share) { terminal.progress("reading", share); }));
   const Mean &surprise = result.surprise;
-  double perplexity = std::exp(surprise.value),
-         low = std::exp(surprise.value - kSigmas * surprise.error),
-         high = std::exp(surprise.value + kSigmas * surprise.error);
+  double perplexity = std::exp(surprise.value), low = std::exp(surprise.low()),
+         high = std::exp(surprise.high());
   if (terminal.json()) {
     Json value = {{"tokens", result.tokens},
                   {"perplexity", {{"value", perplexity}, {"low", low}, {"high", high}}},
@@ -72,10 +66,7 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
   terminal.print(fmt::format("perplexity      {}  over {} tokens, 95 % interval\n",
                              interval(perplexity, low, high), result.tokens));
   if (result.divergence) {
-    auto shown = [](const Mean &mean) {
-      return interval(mean.value, mean.value - kSigmas * mean.error,
-                      mean.value + kSigmas * mean.error);
-    };
+    auto shown = [](const Mean &mean) { return interval(mean.value, mean.low(), mean.high()); };
     terminal.print(fmt::format("KL divergence   {}  nats a token, from {}\nsame top token  {}\n",
                                shown(*result.divergence), flags.against, shown(*result.sameTop)));
   }
