@@ -119,14 +119,25 @@ class Server:
         name = next(labels["worker"] for labels, _ in self.metrics("tenon_model_bytes") if labels["model"] == model)
         return int(sum(value for labels, value in self.metrics("tenon_worker_process_id") if labels["worker"] == name)) or None
 
+    def stop(self, worker):
+        """Stops a worker; it computes nothing once this returns."""
+        os.kill(worker, signal.SIGSTOP)
+        # Each thread stops when it is next in the kernel.
+        states = [pathlib.Path(f"/proc/{worker}/task/{task}/stat") for task in os.listdir(f"/proc/{worker}/task")]
+
+        def stands(state):
+            try:
+                return state.read_text().rsplit(")", 1)[1].split()[0] == "T"
+            except (FileNotFoundError, ProcessLookupError):
+                return True  # this thread has ended
+
+        self.wait_until(lambda: all(map(stands, states)))
+
     @contextlib.contextmanager
     def paused(self):
         """The worker, which does nothing meanwhile: what is sent to it waits."""
         worker = self.worker()
-        os.kill(worker, signal.SIGSTOP)
-        # Each thread stops when it is next in the kernel.
-        states = [pathlib.Path(f"/proc/{worker}/task/{task}/stat") for task in os.listdir(f"/proc/{worker}/task")]
-        self.wait_until(lambda: all(state.read_text().rsplit(")", 1)[1].split()[0] == "T" for state in states))
+        self.stop(worker)
         try:
             yield worker
         finally:

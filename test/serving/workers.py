@@ -51,7 +51,7 @@ class Workers(ServingTest):
                 for _ in range(5):
                     server.wait_until(lambda: server.metric("tenon_requests_running", 'model="b",version="1"') > 0)
                     worker = server.worker("b")
-                    os.kill(worker, signal.SIGSTOP)
+                    server.stop(worker)
                     start = time.monotonic()  # from here on b has nobody who computes until there is another worker
                     server.wait_until(lambda: sum(answer[0] > start for answer in steady.since(start)) > 2)
                     os.kill(worker, signal.SIGKILL)
@@ -104,7 +104,10 @@ class Workers(ServingTest):
         worker = server.worker("bad")
         if worker is None:
             return False
-        os.kill(worker, signal.SIGSTOP)
+        try:
+            server.stop(worker)
+        except ProcessLookupError:  # the server has yet to notice that this one ended
+            return False
         running = lambda model: server.metric("tenon_requests_running", f'model="{model}",version="1"') > 0
         try:
             time.sleep(0.05)  # clients that wait for the stopped worker keep their requests in it
