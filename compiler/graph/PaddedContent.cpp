@@ -1,6 +1,8 @@
 // Numbers are followed in double precision, and only through what masks are made of.
 #include "compiler/graph/PaddedContent.h"
 
+#include "compiler/graph/TnRare.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>

@@ -2,6 +2,7 @@
 // carrying `tn.name`.
 #include "compiler/pipeline/SizeSets.h"
 
+#include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/text/Text.h"
 

@@ -2,6 +2,7 @@
 // their scales when they run. Ranges of activations are those of the main graph only.
 #pragma once
 
+#include "compiler/quant/ModelEdit.h"
 #include "compiler/quant/Quantize.h"
 #include "compiler/quant/StoredWeights.h"
 

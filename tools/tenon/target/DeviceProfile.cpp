@@ -4,6 +4,7 @@
 #include "tools/tenon/target/DeviceProfile.h"
 
 #include "support/files/MappedFile.h"
+#include "support/json/Json.h"
 #include "support/text/NearestName.h"
 
 #include <fmt/format.h>

@@ -28,7 +28,7 @@ using generate::LanguageModel;
 using generate::Message;
 using generate::Sequence;
 
-constexpr uint64_t kMostAnswers = 1000, kMostTopTokens = 20;
+constexpr uint64_t kMostAnswers = 1000;
 
 struct GenerateFlags {
   OpenRequest open;
