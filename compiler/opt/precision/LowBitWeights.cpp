@@ -323,10 +323,10 @@ std::optional<int64_t> gpuBlockOf(const Levels &levels) {
   return block > 0 ? std::optional(block) : std::nullopt;
 }
 
-/// Of a GPU: few rows of 16-bit floats, which the stream of weights bounds; more rows are
-/// multiplied faster by weights as floats.
+/// Of a GPU: products of 16-bit floats that may have few rows, which the stream of weights bounds.
+/// Products that never have so few are multiplied faster by weights as floats.
 bool isTakenByGpu(tn::MatmulOp product) {
-  constexpr int64_t kMaxRows = 16;
+  constexpr int64_t kFewRowsOfGpu = 16;
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
   AffineExpr rows =
@@ -337,7 +337,7 @@ bool isTakenByGpu(tn::MatmulOp product) {
     return false;
   }
   tn::SymbolList::Range count = tn::SymbolList(product->getParentOfType<ModuleOp>()).bounds(rows);
-  return count.min >= 1 && count.max <= kMaxRows;
+  return count.min >= 1 && count.min <= kFewRowsOfGpu;
 }
 
 bool isTaken(tn::MatmulOp product) {

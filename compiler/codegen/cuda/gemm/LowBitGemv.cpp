@@ -179,6 +179,7 @@ constexpr KernelFamily kGemvLowBit = {
     .match = matchLowBitFamily,
     .seconds = on<lowBitSeconds>,
     .epilogueSeconds = epilogueSeconds,
-    .emit = on<emitChosen>};
+    .emit = on<emitChosen>,
+    .fewRows = {kMaxStreamedRows / 2, kMaxStreamedRows}};
 
 } // namespace tenon::codegen::cuda

@@ -4,6 +4,7 @@
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -136,10 +137,11 @@ SmallVector<SubRegion> partsOf(func::FuncOp source) {
   tn::MatmulOp product = productOf(source);
   Operation *first = product.getA().getDefiningOp();
   bool hasNorm = first && !isa<tn::TransposeOp>(first);
+  Operation *decode = product.getB().getDefiningOp<tn::DecodeRowsOp>();
   SmallVector<Operation *> root, followers;
   bool isBehind = false;
   for (Operation &op : source.getBody().front().without_terminator()) {
-    if (isa<tn::ConstantOp>(op) || (hasNorm && &op == first)) {
+    if (isa<tn::ConstantOp>(op) || (hasNorm && &op == first) || &op == decode) {
       continue;
     }
     (isBehind ? followers : root).push_back(&op);
@@ -148,6 +150,9 @@ SmallVector<SubRegion> partsOf(func::FuncOp source) {
   SmallVector<SubRegion> parts;
   if (hasNorm) {
     parts.push_back(functionOf(source, first, first->getResult(0), dispatch::kRows));
+  }
+  if (decode) {
+    parts.push_back(functionOf(source, decode, decode->getResult(0), dispatch::kElementwise));
   }
   parts.push_back(functionOf(source, root, product.getY(), dispatch::kContraction));
   Value result = source.getBody().front().getTerminator()->getOperand(0);

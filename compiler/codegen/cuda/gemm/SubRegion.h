@@ -26,9 +26,9 @@ struct SubRegion {
 SubRegion narrowed(mlir::func::FuncOp source, RowRange rows,
                    const std::optional<dispatch::WeightLayout> &layout);
 
-/// A product's region in up to three parts, in order: the operation on whole rows in front of the
-/// product, the product, and what follows as a loop, which reads as little alone as with a part of
-/// it in the product's kernel. Empty if that is one part.
+/// A product's region in up to four parts, in order: the operation on whole rows in front of the
+/// product, its weights of few bits as floats, the product, and what follows as a loop, which reads
+/// as little alone as with a part of it in the product's kernel. Empty if that is one part.
 llvm::SmallVector<SubRegion> partsOf(mlir::func::FuncOp source);
 
 /// Emits a part by a kernel and adds its steps to the region's. `buffers` are those of the region
