@@ -36,14 +36,27 @@ bool isProduct(Operation *op) {
   return op->hasTrait<tn::TnContraction>() || isa<tn::ConvTransposeOp>(op);
 }
 
-/// Of 8 bits, through what moves it or takes the largest of some.
-bool isDequantized(Value value) {
+/// What gives numbers of 8 bits as floats, through what moves them or takes the largest of some;
+/// null for other values.
+tn::DequantizeOp dequantizeOf8Bits(Value value) {
   Operation *op = value.getDefiningOp();
   while (isMoved(op) || isa_and_nonnull<tn::MaxPoolOp>(op)) {
     op = op->getOperand(0).getDefiningOp();
   }
   tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
-  return dequantize && getElementTypeOrSelf(dequantize.getX()).isInteger(8);
+  return dequantize && getElementTypeOrSelf(dequantize.getX()).isInteger(8) ? dequantize
+                                                                            : tn::DequantizeOp();
+}
+
+bool isDequantized(Value value) { return static_cast<bool>(dequantizeOf8Bits(value)); }
+
+/// Arithmetic on quantized weights alone, as where their zero points are no integers.
+bool completesWeights(Operation *op) {
+  return op->hasTrait<tn::TnElementwise>() && llvm::any_of(op->getOperands(), isDequantized) &&
+         llvm::all_of(op->getOperands(), [](Value operand) {
+           tn::DequantizeOp numbers = dequantizeOf8Bits(operand);
+           return Constants::isConstant(numbers ? numbers.getX() : operand);
+         });
 }
 
 bool isQuantizedProduct(Operation *op) {
@@ -200,6 +213,9 @@ const PrecisionRule *PrecisionRules::ownRule(Operation *op) const {
       })
       .Case<tn::QuantizeOp, tn::DequantizeOp>([](Operation *) { return &kQuantizes; })
       .Default([&](Operation *other) {
+        if (completesWeights(other)) {
+          return &kQuantizes;
+        }
         return keepsQuantized && isQuantizedProduct(other) ? &kIntegers : nullptr;
       });
 }
