@@ -15,7 +15,8 @@ struct LowBitShape {
   tn::BlockRows layout;
 };
 
-std::string textOf(const LowBitShape &s) {
+/// With `mostRows` the rows vary, up to so many.
+std::string textOf(const LowBitShape &s, int64_t mostRows = 0) {
   auto tensor = [](std::initializer_list<int64_t> dims, const std::string &type) {
     std::string text = "tensor<";
     for (int64_t dim : dims) {
@@ -23,10 +24,16 @@ std::string textOf(const LowBitShape &s) {
     }
     return text + type + ">";
   };
-  std::string a = tensor({s.rows, s.layout.depth}, s.type),
+  auto ofRows = [&](int64_t last) {
+    std::string end = std::to_string(last);
+    return mostRows == 0 ? tensor({s.rows, last}, s.type)
+                         : "tensor<?x" + end + "x" + s.type + ", #tn.shape<()[s0] -> (s0, " + end +
+                               ")>>";
+  };
+  std::string a = ofRows(s.layout.depth),
               b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
               w = tensor({s.columns, s.layout.depth}, s.type),
-              y = tensor({s.rows, s.columns}, s.type), c = tensor({s.columns}, s.type);
+              y = ofRows(s.columns), c = tensor({s.columns}, s.type);
   return regionText("contraction",
                     "(%a: " + a + ", %b: " + b + " {tn.constant}, %c: " + c + ") -> " + y,
                     "%w = tn.decode_rows %b {bits = " + std::to_string(s.layout.bits) +
@@ -34,7 +41,9 @@ std::string textOf(const LowBitShape &s) {
                         " : i64, zero_points = " + (s.layout.hasZeroPoints ? "true" : "false") +
                         "} : (" + b + ") -> " + w + "\n%0 = tn.matmul %a, %w {transposeB} : (" + a +
                         ", " + w + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y + ", " + c +
-                        ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y);
+                        ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y,
+                    mostRows == 0 ? ""
+                                  : "#tn.symbol<\"s0\", 0, " + std::to_string(mostRows) + ">");
 }
 
 /// Numbers of all values, and scales and zero points that differ between blocks: scales by which
@@ -192,6 +201,20 @@ TEST(CudaLowBitGemvTest, Tails) {
   EXPECT_TRUE(isRight({"f16", 1, 21, {4, 32, false, 256}}));
   EXPECT_TRUE(isRight({"f16", 9, 40, {4, 32, false, 256}}, true));
   EXPECT_TRUE(isRight({"bf16", 16, 7, {8, 64, true, 256}}));
+}
+
+/// Few rows read the words, more rows the weights that a kernel in front makes of them.
+TEST(CudaLowBitGemvTest, RowsThatVary) {
+  constexpr int64_t kMostRows = 40;
+  const Emitter emitBuckets = byFamily({"gemm_buckets_generated"});
+  for (const LowBitShape &s : {LowBitShape{"bf16", 0, 48, {4, 32, true, 256}},
+                               LowBitShape{"f16", 0, 40, {8, 64, false, 256}}}) {
+    for (int64_t rows : {0, 1, 8, 9, 16, 17, 40}) {
+      RunOptions options = optionsOf(s);
+      options.symbols = {rows};
+      EXPECT_TRUE(matchesReference(textOf(s, kMostRows), emitBuckets, options)) << rows;
+    }
+  }
 }
 
 TEST(CudaLowBitGemvTest, Assembles) {
