@@ -64,7 +64,7 @@ std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &
   Fastest whole = fastestFor(typical.function(), region.gpu, calls);
   RowBucket apart{rows, {}};
   double microseconds = 0;
-  for (SubRegion &part : partsOf(typical.function())) {
+  for (SubRegion &part : partsOf(typical.function(), apart.weights)) {
     Fastest own = fastestFor(part.function(), region.gpu, calls);
     apart.kernels.push_back(own.kernel);
     microseconds += own.microseconds;
@@ -76,29 +76,52 @@ std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &
   return isTaken ? std::optional(RowBucket{rows, {whole.kernel}}) : std::nullopt;
 }
 
+/// The kernels by which a family for few rows does it: its own, or that behind a kernel for what is
+/// in front of the product, which it does not take in for so many rows. None if it does not do it.
+RowBucket fewRowsBucket(RegionBuilder &region, const KernelFamily &family, const SubRegion &few,
+                        const RowRange &rows, bool calls) {
+  auto choiceOf = [&](func::FuncOp function) {
+    RegionBuilder builder(function, "", region.gpu);
+    return FamilyTable<RegionBuilder>::match(family, builder).choice;
+  };
+  RowBucket bucket{rows, {}, FewBits::Stored};
+  if (std::optional<dispatch::KernelChoice> whole = choiceOf(few.function())) {
+    bucket.kernels.push_back(*whole);
+    return bucket;
+  }
+  SmallVector<SubRegion> parts = partsOf(few.function(), bucket.weights);
+  if (parts.size() == 2) {
+    Fastest front = fastestFor(parts[0].function(), region.gpu, calls);
+    std::optional<dispatch::KernelChoice> product = choiceOf(parts[1].function());
+    if (product && std::isfinite(front.microseconds)) {
+      bucket.kernels = {front.kernel, *product};
+    }
+  }
+  return bucket;
+}
+
 /// Adds the bucket of a family with at most so many rows, or more rows to the one before it if that
 /// is the same kernel: a tile's rows may be any, those of registers are its limit.
 void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit, RowBuckets &all,
-                int64_t &next) {
+                int64_t &next, bool calls) {
   RowRange rows{next, std::min(limit, all.all.most)};
   SubRegion few = rows.least <= rows.most ? narrowed(region.source, rows, all.layout) : SubRegion();
   if (!few) {
     next = std::max(next, rows.most + 1);
     return;
   }
-  RegionBuilder builder(few.function(), "", region.gpu);
-  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, builder);
-  if (!match) {
+  RowBucket bucket = fewRowsBucket(region, family, few, rows, calls);
+  if (bucket.kernels.empty()) {
     return;
   }
   all.limits.few = rows.most;
   next = rows.most + 1;
   if (limit > kMaxStreamedRows && !all.buckets.empty() &&
-      all.buckets.back().kernels.front() == *match.choice) {
+      all.buckets.back().kernels == bucket.kernels) {
     all.buckets.back().rows.most = rows.most;
     return;
   }
-  all.buckets.push_back({rows, {*match.choice}});
+  all.buckets.push_back(std::move(bucket));
 }
 
 /// The rows, beyond `next`, from which on a family may have a kernel for many; none if there is no
@@ -162,7 +185,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   for (const KernelFamily *family : kernelFamilies().families()) {
     for (int64_t limit : family->fewRows) {
       if (limit > 0) {
-        addFewRows(region, *family, limit, all, next);
+        addFewRows(region, *family, limit, all, next, calls);
       }
     }
   }
@@ -224,9 +247,9 @@ unsigned placeOf(RegionBuilder &region, const SubRegion &part, const SubRegion *
   return region.addTemporary(count * byteSize(element));
 }
 
-LogicalResult emitParts(RegionBuilder &region, func::FuncOp function,
-                        ArrayRef<dispatch::KernelChoice> kernels) {
-  SmallVector<SubRegion> parts = partsOf(function);
+LogicalResult emitParts(RegionBuilder &region, func::FuncOp function, const RowBucket &bucket) {
+  ArrayRef<dispatch::KernelChoice> kernels = bucket.kernels;
+  SmallVector<SubRegion> parts = partsOf(function, bucket.weights);
   if (parts.size() != kernels.size()) {
     return failure();
   }
@@ -262,7 +285,7 @@ LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const Row
   buffers.push_back(region.output(0));
   bool isWhole = bucket.kernels.size() == 1;
   if (failed(isWhole ? emitPart(region, narrow.function(), bucket.kernels.front(), buffers)
-                     : emitParts(region, narrow.function(), bucket.kernels))) {
+                     : emitParts(region, narrow.function(), bucket))) {
     return failure();
   }
   for (RegionStep &step : MutableArrayRef(region.code.steps).drop_front(first)) {
@@ -325,7 +348,8 @@ double bucketsSeconds(RegionBuilder &region, const RowBuckets &all,
                          /*hasEpilogue=*/false);
   }
   double seconds = 0;
-  for (auto [part, kernel] : llvm::zip_equal(partsOf(narrow.function()), bucket->kernels)) {
+  for (auto [part, kernel] :
+       llvm::zip_equal(partsOf(narrow.function(), bucket->weights), bucket->kernels)) {
     seconds += secondsOfPart(part.function(), kernel, region.gpu, /*hasEpilogue=*/true);
   }
   return seconds - epilogueSeconds(region);

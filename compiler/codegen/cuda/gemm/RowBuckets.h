@@ -23,6 +23,7 @@ struct RowBucket {
   RowRange rows;
   /// One kernel, or one for each part of the region (`partsOf`).
   llvm::SmallVector<dispatch::KernelChoice> kernels;
+  FewBits weights = FewBits::Decoded; ///< of the parts
 };
 
 struct RowBuckets {

@@ -133,11 +133,12 @@ SubRegion narrowed(func::FuncOp source, RowRange rows,
   return narrow;
 }
 
-SmallVector<SubRegion> partsOf(func::FuncOp source) {
+SmallVector<SubRegion> partsOf(func::FuncOp source, FewBits weights) {
   tn::MatmulOp product = productOf(source);
   Operation *first = product.getA().getDefiningOp();
   bool hasNorm = first && !isa<tn::TransposeOp>(first);
-  Operation *decode = product.getB().getDefiningOp<tn::DecodeRowsOp>();
+  bool isStored = weights == FewBits::Stored;
+  Operation *decode = isStored ? nullptr : product.getB().getDefiningOp<tn::DecodeRowsOp>();
   SmallVector<Operation *> root, followers;
   bool isBehind = false;
   for (Operation &op : source.getBody().front().without_terminator()) {
@@ -145,7 +146,7 @@ SmallVector<SubRegion> partsOf(func::FuncOp source) {
       continue;
     }
     (isBehind ? followers : root).push_back(&op);
-    isBehind |= &op == product;
+    isBehind |= !isStored && &op == product;
   }
   SmallVector<SubRegion> parts;
   if (hasNorm) {
@@ -154,8 +155,9 @@ SmallVector<SubRegion> partsOf(func::FuncOp source) {
   if (decode) {
     parts.push_back(functionOf(source, decode, decode->getResult(0), dispatch::kElementwise));
   }
-  parts.push_back(functionOf(source, root, product.getY(), dispatch::kContraction));
   Value result = source.getBody().front().getTerminator()->getOperand(0);
+  parts.push_back(
+      functionOf(source, root, isStored ? result : product.getY(), dispatch::kContraction));
   if (!followers.empty()) {
     parts.push_back(functionOf(source, followers, result, dispatch::kElementwise));
   }

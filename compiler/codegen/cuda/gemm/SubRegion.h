@@ -26,10 +26,15 @@ struct SubRegion {
 SubRegion narrowed(mlir::func::FuncOp source, RowRange rows,
                    const std::optional<dispatch::WeightLayout> &layout);
 
+/// How a product's kernel has weights of few bits.
+enum class FewBits : uint8_t { Decoded, Stored };
+
 /// A product's region in up to four parts, in order: the operation on whole rows in front of the
-/// product, its weights of few bits as floats, the product, and what follows as a loop, which reads
-/// as little alone as with a part of it in the product's kernel. Empty if that is one part.
-llvm::SmallVector<SubRegion> partsOf(mlir::func::FuncOp source);
+/// product, its weights of few bits as floats unless the product reads them as they are stored, the
+/// product, and what follows as a loop, which reads as little alone as with a part of it in the
+/// product's kernel. What follows stays with a product that reads stored weights, whose kernel has
+/// it. Empty if that is one part.
+llvm::SmallVector<SubRegion> partsOf(mlir::func::FuncOp source, FewBits weights);
 
 /// Emits a part by a kernel and adds its steps to the region's. `buffers` are those of the region
 /// that the part's inputs and its result lie in.

@@ -26,14 +26,13 @@ std::string textOf(const LowBitShape &s, int64_t mostRows = 0) {
   };
   auto ofRows = [&](int64_t last) {
     std::string end = std::to_string(last);
-    return mostRows == 0 ? tensor({s.rows, last}, s.type)
-                         : "tensor<?x" + end + "x" + s.type + ", #tn.shape<()[s0] -> (s0, " + end +
-                               ")>>";
+    return mostRows == 0
+               ? tensor({s.rows, last}, s.type)
+               : "tensor<?x" + end + "x" + s.type + ", #tn.shape<()[s0] -> (s0, " + end + ")>>";
   };
-  std::string a = ofRows(s.layout.depth),
-              b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
-              w = tensor({s.columns, s.layout.depth}, s.type),
-              y = ofRows(s.columns), c = tensor({s.columns}, s.type);
+  std::string a = ofRows(s.layout.depth), b = tensor({s.columns, s.layout.rowBytes()}, "ui8"),
+              w = tensor({s.columns, s.layout.depth}, s.type), y = ofRows(s.columns),
+              c = tensor({s.columns}, s.type);
   return regionText("contraction",
                     "(%a: " + a + ", %b: " + b + " {tn.constant}, %c: " + c + ") -> " + y,
                     "%w = tn.decode_rows %b {bits = " + std::to_string(s.layout.bits) +
@@ -42,8 +41,7 @@ std::string textOf(const LowBitShape &s, int64_t mostRows = 0) {
                         "} : (" + b + ") -> " + w + "\n%0 = tn.matmul %a, %w {transposeB} : (" + a +
                         ", " + w + ") -> " + y + "\n%1 = tn.add %0, %c : (" + y + ", " + c +
                         ") -> " + y + "\n%2 = tn.relu %1 : " + y + "\nreturn %2 : " + y,
-                    mostRows == 0 ? ""
-                                  : "#tn.symbol<\"s0\", 0, " + std::to_string(mostRows) + ">");
+                    mostRows == 0 ? "" : "#tn.symbol<\"s0\", 0, " + std::to_string(mostRows) + ">");
 }
 
 /// Numbers of all values, and scales and zero points that differ between blocks: scales by which
@@ -159,10 +157,12 @@ TEST(CudaLowBitGemvTest, TilesOfABlock) {
 }
 
 /// The rows are the RMS norm of others, with a scale or without.
-std::string normedText(const LowBitShape &s, bool hasScale) {
-  std::string text = textOf(s),
-              type = "tensor<" + std::to_string(s.rows) + "x" + std::to_string(s.layout.depth) +
-                     "x" + s.type + ">",
+std::string normedText(const LowBitShape &s, bool hasScale, int64_t mostRows = 0) {
+  std::string text = textOf(s, mostRows),
+              type = mostRows > 0 ? text.substr(text.find("%a: ") + 4,
+                                                text.find(", %b: ") - text.find("%a: ") - 4)
+                                  : "tensor<" + std::to_string(s.rows) + "x" +
+                                        std::to_string(s.layout.depth) + "x" + s.type + ">",
               scale = "tensor<" + std::to_string(s.layout.depth) + "x" + s.type + ">";
   size_t at = text.find("%w = ");
   text.insert(at, "%n = tn.rms_norm %a" + std::string(hasScale ? " scale %s" : "") +
@@ -208,11 +208,14 @@ TEST(CudaLowBitGemvTest, RowsThatVary) {
   constexpr int64_t kMostRows = 40;
   const Emitter emitBuckets = byFamily({"gemm_buckets_generated"});
   for (const LowBitShape &s : {LowBitShape{"bf16", 0, 48, {4, 32, true, 256}},
-                               LowBitShape{"f16", 0, 40, {8, 64, false, 256}}}) {
+                               LowBitShape{"f16", 0, 40, {8, 64, false, 1024}}}) {
     for (int64_t rows : {0, 1, 8, 9, 16, 17, 40}) {
       RunOptions options = optionsOf(s);
       options.symbols = {rows};
       EXPECT_TRUE(matchesReference(textOf(s, kMostRows), emitBuckets, options)) << rows;
+      EXPECT_TRUE(
+          matchesReference(normedText(s, /*hasScale=*/true, kMostRows), emitBuckets, options))
+          << rows;
     }
   }
 }
