@@ -2,6 +2,7 @@
 // can be: what GEMV and the skinny GEMM take.
 #pragma once
 
+#include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/graph/Float8.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
@@ -25,9 +26,7 @@ inline constexpr int64_t kMaxNormedElements = 8192;
 /// symbols allow others (RowBuckets.h).
 inline constexpr llvm::StringLiteral kRowRange = "tn.row_range";
 
-struct RowRange {
-  int64_t least = 0, most = 0;
-};
+using RowRange = SizeRange;
 
 /// The number of rows of a tensor, along its last dim, as an expression over the symbols; null if
 /// it overflows.

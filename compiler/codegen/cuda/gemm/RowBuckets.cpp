@@ -1,7 +1,7 @@
-// Relies on launches without blocks, and calls without rows, costing nothing (runtime/device/cuda).
+// Relies on base/StepRange.h for what is left out.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
-#include "compiler/codegen/common/region/Programs.h"
+#include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
@@ -14,8 +14,6 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
-using engine::ExprOp;
 
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
@@ -204,33 +202,6 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
 
 namespace {
 
-void append(Program &program, const Program &other) {
-  program.insert(program.end(), other.begin(), other.end());
-}
-
-/// 1 where there are at least so many rows, else 0.
-Program atLeast(const Program &rows, int64_t least) {
-  Program result = rows;
-  append(result,
-         {{ExprOp::Constant, least}, {ExprOp::FloorDiv}, {ExprOp::Constant, 1}, {ExprOp::Min}});
-  return result;
-}
-
-/// Leaves a step nothing to do where the rows are outside of the range.
-void limitTo(RegionStep &step, const RowBuckets &all, const RowRange &rows) {
-  Program &size = step.call.empty() ? step.grid : step.sizes.front();
-  Program count = programOf(all.rowCount);
-  if (rows.least > all.all.least) {
-    append(size, atLeast(count, rows.least));
-    size.push_back({ExprOp::Mul});
-  }
-  if (rows.most < all.all.most) {
-    append(size, {{ExprOp::Constant, 1}});
-    append(size, atLeast(count, rows.most + 1));
-    append(size, {{ExprOp::Sub}, {ExprOp::Mul}});
-  }
-}
-
 /// Where the result of a part lies: in the region's, or in memory in between.
 unsigned placeOf(RegionBuilder &region, const SubRegion &part, const SubRegion *next) {
   Value result = region.source.getBody().front().getTerminator()->getOperand(0);
@@ -288,9 +259,8 @@ LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const Row
                      : emitParts(region, narrow.function(), bucket))) {
     return failure();
   }
-  for (RegionStep &step : MutableArrayRef(region.code.steps).drop_front(first)) {
-    limitTo(step, all, bucket.rows);
-  }
+  limitSteps(MutableArrayRef(region.code.steps).drop_front(first), all.rowCount, all.all,
+             bucket.rows);
   return success();
 }
 

@@ -119,7 +119,7 @@ FamilyMatch matchScatter(RegionBuilder &region) {
   }
   return FamilyMatch::take(*work, {kScatter.name.str(), {}},
                            work->kind == tn::ScatterKind::none
-                               ? "updates claim their places"
+                               ? "updates claim their places, an only one goes to its own"
                                : "updates are sorted by their places");
 }
 
@@ -133,7 +133,7 @@ double scatterSeconds(RegionBuilder &region, const ScatterWork &work,
   bool isSorted = work.kind != tn::ScatterKind::none;
   double digits = isSorted ? std::ceil(std::log2(std::max(data / bytes / slice, 2.0)) / 8) : 1;
   double moved = 2 * data + updates + count * access * digits * (isSorted ? 1 : 3);
-  double kernels = isSorted ? 2 + 4 * digits : 4;
+  double kernels = isSorted ? 2 + 4 * digits : count > 1 ? 4 : 1;
   return moved / region.gpu.memoryBandwidth + kernels * region.gpu.launchSeconds;
 }
 
@@ -147,9 +147,9 @@ LogicalResult emitScatterSteps(RegionBuilder &region, const ScatterWork &work,
 
 constexpr KernelFamily kScatter = {
     .name = "scatter",
-    .what =
-        "scatters in the order of the updates: the last claims its place, or updates are sorted "
-        "by their places and combined by a thread each",
+    .what = "scatters in the order of the updates: the last claims its place unless it is the only "
+            "one, "
+            "or updates are sorted by their places and combined by a thread each",
     .strategies = {dispatch::kSingle},
     .needs = {"scatter"},
     .match = matchScatter,

@@ -1,6 +1,7 @@
 // The kernels of a scatter. Nothing depends on the order in which threads run: claims are settled
 // by the largest number, and updates of one place are combined in their order by one thread.
 #include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/scan/Scan.h"
 #include "compiler/codegen/cuda/scatter/Scatter.h"
@@ -21,6 +22,7 @@ public:
       : region(region), work(work), strips(work.slice.floorDiv(work.lanes())) {}
 
   void emitCopy();
+  void emitOnly();
   void emitClaims();
   void emitSorted();
 
@@ -93,6 +95,16 @@ void ScatterKernels::emitCopy() {
             });
           });
   region.code.steps.back().isCopy = true;
+}
+
+/// An only update has no other to meet.
+void ScatterKernels::emitOnly() {
+  forEach({work.indices, work.from, work.output}, 2, strips,
+          [&](const ThreadBuilder &t, KernelFrame &frame, Value strip) {
+            Value none = t.i64(0), place = placeOf(t, frame, work, 0, none);
+            Value value = t.load(stripType(t), stripAt(t, frame, 1, none, strip), alignment());
+            t.store(value, stripAt(t, frame, 2, place, strip), alignment());
+          });
 }
 
 void ScatterKernels::emitClaims() {
@@ -218,10 +230,23 @@ void ScatterKernels::emitSorted() {
 void emitScatter(RegionBuilder &region, const ScatterWork &work) {
   ScatterKernels kernels(region, work);
   kernels.emitCopy();
-  if (work.kind == tn::ScatterKind::none) {
-    kernels.emitClaims();
-  } else {
+  if (work.kind != tn::ScatterKind::none) {
     kernels.emitSorted();
+    return;
+  }
+  tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
+  tn::SymbolList::Range bounds = declared.bounds(work.count);
+  SizeRange all{bounds.min, bounds.max};
+  auto limited = [&](const SizeRange &taken, llvm::function_ref<void()> emit) {
+    size_t first = region.code.steps.size();
+    emit();
+    limitSteps(MutableArrayRef(region.code.steps).drop_front(first), work.count, all, taken);
+  };
+  if (all.least <= 1 && all.most >= 1) {
+    limited({1, 1}, [&] { kernels.emitOnly(); });
+  }
+  if (all.most > 1) {
+    limited({2, all.most}, [&] { kernels.emitClaims(); });
   }
 }
 

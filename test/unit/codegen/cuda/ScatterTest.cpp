@@ -54,6 +54,28 @@ TEST(Scatter, TheLastUpdateCounts) {
   expectRight({"scatter_nd", "none", "xf32", "9x9x3", "10x30x2x", "10x30x3", ""}, 9);
 }
 
+TEST(Scatter, AnOnlyUpdateIsStored) {
+  expectRight({"scatter_nd", "none", "xf16", "9x16", "1x1x", "1x16", ""}, 9);
+  expectRight({"scatter_elements", "none", "xf32", "7x50", "1x1x", "1x1", "{axis = 1 : i64}"}, 50);
+}
+
+TEST(Scatter, UpdatesWhoseCountVaries) {
+  std::string indices = "tensor<?x1xi64, #tn.shape<()[s0] -> (s0, 1)>>",
+              updates = "tensor<?x16xf16, #tn.shape<()[s0] -> (s0, 16)>>";
+  std::string text = regionText(
+      "single",
+      formatv("(%x: tensor<9x16xf16>, %i: {0}, %u: {1}) -> tensor<9x16xf16>", indices, updates),
+      formatv("%0 = tn.scatter_nd <none> %x, %i, %u : (tensor<9x16xf16>, {0}, {1}) -> "
+              "tensor<9x16xf16>\nreturn %0 : tensor<9x16xf16>",
+              indices, updates),
+      "#tn.symbol<\"s0\", 0, 40>");
+  for (int64_t count : {0, 1, 2, 40}) {
+    RunOptions options = optionsFor(9, /*reversed=*/true);
+    options.symbols = {count};
+    EXPECT_TRUE(matchesReference(text, byFamily({"scatter"}), options)) << count;
+  }
+}
+
 TEST(Scatter, UpdatesCombineInOrder) {
   for (const char *kind : {"add", "mul", "max", "min"}) {
     expectRight({"scatter_elements", kind, "xf32", "7x50", "3x90x", "3x90", "{axis = 1 : i64}"},
