@@ -25,6 +25,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kConvSimt,
       &kConvDepthwise,
       &kCudnnAttention,
+      &kAttentionBuckets,
       &kAttentionStream,
       &kAttentionFlash,
       &kAttentionSimt,

@@ -23,7 +23,7 @@ extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBi
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/
-extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
+extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/, recurrent/

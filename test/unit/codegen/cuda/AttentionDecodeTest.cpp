@@ -109,6 +109,29 @@ TEST(CudaAttentionDecodeTest, ClustersOfOtherShapes) {
   }
 }
 
+/// Queries and keys that vary: each range of queries has its kernel, and none runs beside another.
+TEST(CudaAttentionDecodeTest, QueriesThatVary) {
+  auto varying = [](int64_t heads, const std::string &rows, const std::string &last) {
+    std::string dims = "1x" + std::to_string(heads) + "x?x" + (last == "s1" ? "?" : last);
+    std::string symbols = rows == "s1" || last == "s1" ? "s0, s1" : "s0";
+    return "tensor<" + dims + "xbf16, #tn.shape<()[" + symbols + "] -> (1, " +
+           std::to_string(heads) + ", " + rows + ", " + last + ")>>";
+  };
+  std::string queries = varying(8, "s0", "64"), keys = varying(2, "s1", "64");
+  AttentionCase c{queries, keys, keys, queries};
+  c.symbols = "#tn.symbol<\"s0\", 1, 100>, #tn.symbol<\"s1\", 1, 600>";
+  for (bool hasMask : {false, true}) {
+    c.mask = hasMask ? varying(1, "s0", "s1") : "";
+    for (auto [rows, seen] :
+         {std::pair<int64_t, int64_t>(1, 1), {1, 300}, {2, 70}, {16, 20}, {17, 70}, {50, 70}}) {
+      RunOptions options;
+      options.symbols = {rows, seen};
+      EXPECT_TRUE(matchesReference(attentionText(c), byFamily({"attention_buckets"}), options))
+          << rows << " by " << seen;
+    }
+  }
+}
+
 TEST(CudaAttentionDecodeTest, APlantedFaultIsFound) {
   AttentionTile readsAll = kShared;
   readsAll.endsAtMask = false;
