@@ -1,10 +1,13 @@
-// Sums are in double, in the order of tokens.
+// What is done for each token of the vocabulary is done in lanes; what is drawn from is few of
+// them, and is compared in double.
 #include "generate/sampling/Sampler.h"
 
+#include "generate/sampling/Exponentials.h"
 #include "generate/sampling/Noise.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -22,20 +25,57 @@ std::string shown(double value) {
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }
 
+/// Of logits that nothing draws, in place of infinities that a temperature near 0 makes.
+constexpr float kNever = -1e30f;
+
+/// The sum of the probabilities that are not below `least`, the largest of which is 1.
+double massFrom(std::span<const float> scaled, float least) {
+  std::vector<float> held(scaled.size());
+  std::ranges::transform(scaled, held.begin(),
+                         [&](float logit) { return logit >= least ? logit : kNever; });
+  return sumOfExponentials(held, 0);
+}
+
 Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
+
+/// The difference of an infinity to itself is not a number, nor is any sum with that.
+bool areFinite(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> lanes = {};
+  size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += logits[i + lane] - logits[i + lane];
+    }
+  }
+  auto isZero = [](float sum) { return sum == 0; };
+  return std::ranges::all_of(lanes, isZero) &&
+         std::ranges::all_of(logits.subspan(whole),
+                             [](float logit) { return std::isfinite(logit); });
+}
 
 } // namespace
 
 int32_t largestOf(std::span<const float> logits) {
-  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<float>::infinity());
+  size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = std::max(lanes[lane], logits[i + lane]);
+    }
+  }
+  float largest = *std::ranges::max_element(lanes);
+  for (float logit : logits.subspan(whole)) {
+    largest = std::max(largest, logit);
+  }
+  return static_cast<int32_t>(std::ranges::find(logits, largest) - logits.begin());
 }
 
 double logSum(std::span<const float> logits) {
-  double largest = logits[largestOf(logits)], sum = 0;
-  for (float logit : logits) {
-    sum += std::exp(static_cast<double>(logit) - largest);
-  }
-  return largest + std::log(sum);
+  float largest = logits[largestOf(logits)];
+  return static_cast<double>(largest) + std::log(sumOfExponentials(logits, largest));
 }
 
 Status checkSampling(const SamplingOptions &options, int64_t vocabulary) {
@@ -96,27 +136,44 @@ void Sampler::change(std::vector<float> &logits) const {
   }
 }
 
-/// With the temperature, without what no noise lifts above the largest, and what min-p leaves out.
-std::vector<Sampler::Candidate> Sampler::candidates(std::span<const float> logits,
-                                                    double largest) const {
-  // Probabilities of all count for top-p; where it takes all, only those that can be drawn do.
-  double least =
-      options.topP < 1 ? -std::numeric_limits<double>::infinity() : leastNoise() - mostNoise();
+/// With the temperature, without what no noise lifts above the largest, what min-p leaves out, and
+/// what top-p does in any case.
+Sampler::Candidates Sampler::candidates(std::span<const float> logits, float largest) const {
+  float least = static_cast<float>(leastNoise() - mostNoise());
   if (options.minP > 0) {
-    least = std::max(least, std::log(options.minP));
+    least = std::max(least, static_cast<float>(std::log(options.minP)));
   }
-  std::vector<Candidate> list;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    double logit = (static_cast<double>(logits[i]) - largest) / options.temperature;
-    if (logit >= least) {
-      list.push_back({logit, static_cast<int32_t>(i)});
+  float scale = static_cast<float>(std::min(1 / options.temperature, double(-kNever)));
+  std::vector<float> scaled(logits.size());
+  std::ranges::transform(logits, scaled.begin(),
+                         [&](float logit) { return std::max((logit - largest) * scale, kNever); });
+  Candidates result;
+  if (options.topP < 1 && options.topK == 0) {
+    result.mass = massFrom(scaled, least);
+    // All below it together are less than what top-p leaves out.
+    double rest = (1 - options.topP) * result.mass / static_cast<double>(logits.size());
+    least = std::max(least, static_cast<float>(std::log(rest)) - 1);
+  }
+  for (size_t i = 0; i < scaled.size(); ++i) {
+    if (scaled[i] >= least) {
+      result.list.push_back({static_cast<double>(scaled[i]), static_cast<int32_t>(i)});
     }
   }
-  return list;
+  return result;
+}
+
+/// Their probabilities, of which the largest is 1.
+std::vector<float> Sampler::probabilities(std::span<const Candidate> list) {
+  std::vector<float> logits(list.size());
+  std::ranges::transform(list, logits.begin(),
+                         [](const Candidate &each) { return static_cast<float>(each.logit); });
+  exponentials(logits, 0, logits);
+  return logits;
 }
 
 /// Top-k, then top-p of what is left.
-void Sampler::keepProbable(std::vector<Candidate> &list) const {
+void Sampler::keepProbable(Candidates &candidates) const {
+  std::vector<Candidate> &list = candidates.list;
   auto before = [](const Candidate &a, const Candidate &b) {
     return isAbove(a.logit, a.token, b.logit, b.token);
   };
@@ -127,44 +184,80 @@ void Sampler::keepProbable(std::vector<Candidate> &list) const {
   if (options.topP >= 1) {
     return;
   }
-  std::ranges::sort(list, before);
-  double sum = 0, kept = 0;
-  for (const Candidate &candidate : list) {
-    sum += std::exp(candidate.logit);
+  double sum = candidates.mass, kept = 0;
+  if (options.topK > 0) {
+    for (float probability : probabilities(list)) {
+      sum += static_cast<double>(probability);
+    }
   }
-  for (size_t i = 0; i < list.size(); ++i) {
-    kept += std::exp(list[i].logit);
-    if (kept >= options.topP * sum) {
-      list.resize(i + 1);
-      return;
+  constexpr size_t kSortedFirst = 64;
+  for (size_t sorted = 0, end = kSortedFirst; sorted < list.size(); end *= 4) {
+    auto from = list.begin() + static_cast<std::ptrdiff_t>(sorted), to = list.end();
+    if (end < list.size()) {
+      to = list.begin() + static_cast<std::ptrdiff_t>(end);
+      std::nth_element(from, to, list.end(), before);
+    }
+    sorted = static_cast<size_t>(to - list.begin());
+    std::sort(from, to, before);
+    for (; from != to; ++from) {
+      kept += std::exp(from->logit);
+      if (kept >= options.topP * sum) {
+        list.erase(from + 1, list.end());
+        return;
+      }
     }
   }
 }
 
+/// The candidate that is the largest with its noise.
+int32_t Sampler::drawn(std::span<const Candidate> list, uint64_t position) const {
+  std::vector<float> probability = probabilities(list);
+  double best = -std::numeric_limits<double>::infinity(),
+         scale = std::numeric_limits<double>::infinity();
+  int32_t token = list.front().token;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Candidate &each = list[i];
+    double number = uniform(options.seed, position, static_cast<uint32_t>(each.token));
+    // -log(u) is at least 1 - u: most are seen to be too small without a logarithm.
+    if (1 - number > static_cast<double>(probability[i]) * scale) {
+      continue;
+    }
+    double value = each.logit + gumbel(number);
+    if (isAbove(value, each.token, best, token)) {
+      constexpr double kRounding = 1 + 1e-6; // of probabilities
+      best = value;
+      token = each.token;
+      scale = std::exp(-best) * kRounding;
+    }
+  }
+  return token;
+}
+
+bool Sampler::changesLogits() const {
+  return !options.bias.empty() || options.repetition != 1 || options.frequency != 0 ||
+         options.presence != 0;
+}
+
 Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
-  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+  if (!areFinite(logits)) {
     return Status::error(ErrorId::LogitsNotFinite,
                          strCat("the logits at position ", position, " are not finite"),
                          "run the model without --precision and without --allow");
   }
-  double sum = logSum(logits);
-  std::vector<float> changed(logits.begin(), logits.end());
-  change(changed);
-  Draw draw{.token = largestOf(changed)};
-  if (options.temperature > 0) {
-    std::vector<Candidate> list = candidates(changed, changed[draw.token]);
-    keepProbable(list);
-    double best = -std::numeric_limits<double>::infinity();
-    for (const Candidate &candidate : list) {
-      double value = candidate.logit + gumbel(uniform(options.seed, position,
-                                                      static_cast<uint32_t>(candidate.token)));
-      if (isAbove(value, candidate.token, best, draw.token)) {
-        best = value;
-        draw.token = candidate.token;
-      }
-    }
+  std::vector<float> changed;
+  std::span<const float> read = logits;
+  if (changesLogits()) {
+    changed.assign(logits.begin(), logits.end());
+    change(changed);
+    read = changed;
   }
-  draw.logprob = static_cast<double>(logits[draw.token]) - sum;
+  Draw draw{.token = largestOf(read)};
+  if (options.temperature > 0) {
+    Candidates likely = candidates(read, read[draw.token]);
+    keepProbable(likely);
+    draw.token = drawn(likely.list, position);
+  }
+  draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
   ++generated[draw.token];
   return draw;
 }

@@ -29,7 +29,8 @@ Status checkSampling(const SamplingOptions &options, int64_t vocabulary);
 
 struct Draw {
   int32_t token = 0;
-  double logprob = 0; ///< of the model's own distribution, before bias and all else
+  /// Of the model's own distribution, before bias and all else, to within 3e-7.
+  double logprob = 0;
 };
 
 /// One sequence's. The draw at a position depends on the logits, the seed, the position and the
@@ -46,9 +47,16 @@ private:
     double logit;
     int32_t token;
   };
+  struct Candidates {
+    std::vector<Candidate> list;
+    double mass = 0; ///< the probabilities of all that top-p counts, of which the largest is 1
+  };
   void change(std::vector<float> &logits) const;
-  std::vector<Candidate> candidates(std::span<const float> logits, double largest) const;
-  void keepProbable(std::vector<Candidate> &list) const;
+  Candidates candidates(std::span<const float> logits, float largest) const;
+  static std::vector<float> probabilities(std::span<const Candidate> list);
+  void keepProbable(Candidates &candidates) const;
+  int32_t drawn(std::span<const Candidate> list, uint64_t position) const;
+  bool changesLogits() const;
 
   SamplingOptions options;
   /// How often each token of prompt and answer was generated.
@@ -57,7 +65,7 @@ private:
 
 /// The number of the largest logit, the first of equal ones.
 int32_t largestOf(std::span<const float> logits);
-/// The logarithm of the sum of all exponentials.
+/// The logarithm of the sum of all exponentials, to within 3e-7.
 double logSum(std::span<const float> logits);
 
 /// The tokens with the largest logits and their logprobs, the largest first.

@@ -1,4 +1,5 @@
 #include "generate/sampling/Sampler.h"
+#include "generate/sampling/Exponentials.h"
 
 #include "generate/sampling/Noise.h"
 
@@ -17,6 +18,28 @@ int32_t drawOnce(SamplingOptions options, std::vector<float> logits, uint64_t po
 }
 
 // The known answers of Random123, kat_vectors.
+/// Of a logprob, as Sampler.h has it.
+constexpr double kLogprobError = 3e-7;
+
+TEST(Exponentials, AreWithinTheirBound) {
+  std::vector<float> logits, results;
+  for (float x = 0; x > -100; x -= 0.00917f) {
+    logits.push_back(x + 3);
+  }
+  results.resize(logits.size());
+  exponentials(logits, 3, results);
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    double exact = std::exp(static_cast<double>(logits[i] - 3));
+    EXPECT_NEAR(results[i], exact, 3e-7 * exact + 2e-38) << logits[i];
+    sum += exact;
+  }
+  EXPECT_NEAR(sumOfExponentials(logits, 3), sum, 3e-7 * sum);
+  EXPECT_EQ(results[0], 1);
+  float never = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(sumOfExponentials(std::span(&never, 1), 3), 0);
+}
+
 TEST(Noise, IsPhilox) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -55,8 +78,8 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
   double sum = std::log(std::exp(0.0) + std::exp(1.0) + std::exp(2.0));
   Result<Draw> draw = Sampler({.bias = {{0, 100}}}, {}).draw(logits, 0);
   EXPECT_EQ(draw->token, 0);
-  EXPECT_NEAR(draw->logprob, 0 - sum, 1e-12);
-  EXPECT_NEAR(topTokens(logits, 1)[0].logprob, 2 - sum, 1e-12);
+  EXPECT_NEAR(draw->logprob, 0 - sum, kLogprobError);
+  EXPECT_NEAR(topTokens(logits, 1)[0].logprob, 2 - sum, kLogprobError);
 }
 
 TEST(Sampler, PenaltiesCountWhatWasSeen) {
