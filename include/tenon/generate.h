@@ -179,7 +179,7 @@ typedef struct tenon_generate_options {
   double presence_penalty;  /* subtracted from a token's logit once it has been generated */
   double temperature;       /* 0 takes the most probable token */
   double min_p;  /* draw from tokens at least so probable, as a share of the most probable */
-  int64_t top_k; /* draw from so many of the most probable tokens; 0 for all */
+  int64_t top_k; /* draw from this number of most probable tokens; 0 for all */
   double top_p;  /* draw from the fewest tokens whose probabilities reach this sum; 1 by default */
   uint64_t seed;
   const tenon_logit_bias *biases;

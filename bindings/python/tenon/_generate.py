@@ -156,7 +156,7 @@ class LanguageModel:
         template: the text of a chat template to use instead of the model's.
         max_tokens: tokens of an answer at most.
         temperature: 0 takes the most probable token; larger values draw more freely.
-        top_k: draw from so many of the most probable tokens; 0 for all.
+        top_k: draw from the K most probable tokens; 0 for all.
         top_p: draw from the fewest tokens whose probabilities reach this sum.
         min_p: draw from tokens at least so probable, as a share of the most probable.
         repetition_penalty: makes tokens of the prompt and the answer less probable; 1 for no penalty.
@@ -212,7 +212,7 @@ class LanguageModel:
 
         against: a second model of the same vocabulary, to measure how far this one is from it.
         window: tokens that are read together; 512 by default, or what the engine holds.
-        max_tokens: reads at most so many tokens of the text.
+        max_tokens: reads at most this number of tokens of the text.
         progress: called with the fraction that is read; a true result ends the call with CancelledError, as Ctrl-C ends it.
         """
         other = against if against is None or isinstance(against, LanguageModel) else LanguageModel(against, threads=self._threads)
