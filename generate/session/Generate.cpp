@@ -9,7 +9,7 @@
 namespace tenon::generate {
 namespace {
 
-Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
+Status refuseAnswer(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
 
 } // namespace
 
@@ -24,16 +24,17 @@ Result<AnswerStream> AnswerStream::begin(const LanguageModel &model, Sequence &s
   int64_t vocabulary = model.facts().vocabulary;
   TENON_TRY(checkSampling(options.sampling, vocabulary));
   if (prompt.empty()) {
-    return refuse("the prompt has no tokens");
+    return refuseAnswer("the prompt has no tokens");
   }
   TENON_TRY(model.checkTokens(prompt));
   if (options.maxTokens < 1) {
-    return refuse(strCat("max-tokens ", options.maxTokens, ": an answer has at least one token"));
+    return refuseAnswer(
+        strCat("max-tokens ", options.maxTokens, ": an answer has at least one token"));
   }
   if (options.topTokens < 0 || options.topTokens > vocabulary) {
-    return refuse(strCat("the ", options.topTokens,
-                         " most probable tokens: they are from 0 to the ", "vocabulary's ",
-                         vocabulary));
+    return refuseAnswer(strCat("the ", options.topTokens,
+                               " most probable tokens: they are from 0 to the ", "vocabulary's ",
+                               vocabulary));
   }
   TENON_TRY(model.checkRoom(prompt.size()));
   return AnswerStream(model, sequence, prompt, options);
@@ -57,7 +58,7 @@ Result<std::span<const float>> AnswerStream::advance() {
 
 Result<Piece> AnswerStream::next() {
   if (isOver) {
-    return refuse("the answer has ended");
+    return refuseAnswer("the answer has ended");
   }
   if (drawn > 0 && sequence->changes() != changes) {
     return Status::error(ErrorId::BadArgument, "another answer was begun on the same sequence",

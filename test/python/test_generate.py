@@ -88,7 +88,7 @@ class Generate(ToolTest):
         expected = self.model.generate("Hello", max_tokens=8).answers()[0].tokens
         engine = self.folder / "seeded.tenon"
         self.tool("compile", self.file, "-o", engine)
-        for source in (self.file, str(engine)):
+        for source in (self.file, str(engine), tenon.load(engine)):
             (found,) = tenon.generate(source, "Hello", max_tokens=8).answers()
             self.assertEqual(expected, found.tokens)
         path, _ = folders.Folders.write(self, "llama")

@@ -11,7 +11,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _compile, _errors
-from ._engine import _destroy_with
+from ._engine import Engine, _destroy_with
 from ._errors import check, door, usage
 
 Prompt = Union[str, Sequence[Mapping[str, str]]]
@@ -77,7 +77,7 @@ class Generation(Iterator[Piece]):
 class LanguageModel:
     """A language model: a GGUF file, a Hugging Face folder, or an engine compiled from one.
 
-    model: the path; what is not an engine is compiled first, or taken from the compile cache.
+    model: the path, or a tenon.Engine; what is not an engine is compiled first, or taken from the compile cache.
     context: positions of a sequence, when compiling; 2048 by default, or what the model was trained for if that is less.
     target: as for `tenon.compile`, "cpu" by default. variant, gpu: as for `tenon.load`.
     threads: CPU threads that work on a run; 0 means all that are usable.
@@ -90,13 +90,13 @@ class LanguageModel:
     """
 
     @door
-    def __init__(self, model: Union[str, os.PathLike], *, context: int = 0, target: Optional[_compile.Names] = None,
+    def __init__(self, model: Union[str, os.PathLike, Engine], *, context: int = 0, target: Optional[_compile.Names] = None,
                  variant: Optional[str] = None, gpu: int = 0, threads: int = 0, cache: bool = True,
                  progress: Optional[_compile.Progress] = None):  # fmt: skip
         self._library = _abi.generate()
         self._threads = _whole("threads", threads, 0, 2**32 - 1)
-        _whole("context", context, 0, 1_000_000)
-        self.path = os.fspath(model)
+        context = _whole("context", context, 0, 1_000_000)
+        self.path = model._file() if isinstance(model, Engine) else os.fspath(model)
         if self.path.startswith("registry:"):
             from . import registry
 
@@ -206,7 +206,7 @@ class LanguageModel:
             self._library.tenon_text_destroy(ctypes.addressof(text))
 
     @door
-    def score(self, text: str, *, against: Union["LanguageModel", str, os.PathLike, None] = None, window: int = 0,
+    def score(self, text: str, *, against: Union["LanguageModel", str, os.PathLike, Engine, None] = None, window: int = 0,
               max_tokens: Optional[int] = None, progress: Optional[Callable[[float], Any]] = None) -> Dict[str, Any]:  # fmt: skip
         """How well the model foresees a text, as `tenon score --json` prints it: means with 95 % intervals.
 
@@ -285,7 +285,7 @@ class LanguageModel:
 
 
 @door
-def generate(model: Union[LanguageModel, str, os.PathLike], prompt: Prompt, *, context: int = 0, target: Optional[_compile.Names] = None,
+def generate(model: Union[LanguageModel, str, os.PathLike, Engine], prompt: Prompt, *, context: int = 0, target: Optional[_compile.Names] = None,
              variant: Optional[str] = None, gpu: int = 0, threads: int = 0, cache: bool = True,
              progress: Optional[_compile.Progress] = None, **options: Any) -> Generation:  # fmt: skip
     """Answers a prompt with a language model, token by token as the result is iterated.
