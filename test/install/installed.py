@@ -1,6 +1,6 @@
 """Installs the build into a prefix, moves that elsewhere and builds the examples against it by the blocks of docs/guides/installing.md.
 
-Relies on the built targets tenon_runtime, tenon_compiler and tenon_launcher, and on onnx for the model of the examples.
+Relies on the built targets tenon_runtime, tenon_generate_c, tenon_compiler and tenon_launcher, and on onnx for the model of the examples.
 """
 
 import os
