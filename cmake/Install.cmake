@@ -20,8 +20,8 @@ function(tenon_install PART)
   install(EXPORT Tenon${PART} NAMESPACE Tenon:: DESTINATION ${package_folder} COMPONENT ${component})
 endfunction()
 
-tenon_install(Runtime tenon_runtime runtime)
-install(FILES include/tenon/tenon.h include/tenon/tenon.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon COMPONENT runtime)
+tenon_install(Runtime tenon_runtime runtime tenon_generate_c generate)
+install(FILES include/tenon/tenon.h include/tenon/tenon.hpp include/tenon/generate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon COMPONENT runtime)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 # The licence texts of what is linked in, by the list of docs/reference/third-party.md.
 file(STRINGS docs/reference/third-party.md rows REGEX "^\\| `")

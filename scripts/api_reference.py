@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bindings/python/tenon"
 MODULES = {"tenon": "__init__.py", "tenon.drift": "drift.py", "tenon.mlflow": "mlflow.py", "tenon.passes": "passes.py", "tenon.pipeline": "pipeline/__init__.py", "tenon.prune": "prune.py", "tenon.ray_serve": "ray_serve.py", "tenon.registry": "registry.py", "tenon.torch": "torch.py",
            "tenon.compare": "compare/__init__.py"}  # fmt: skip
-HEADERS = ["tenon.h", "compiler.h", "graph.h"]
+HEADERS = ["tenon.h", "generate.h", "compiler.h", "graph.h"]
 NOTE = "<!-- Written by scripts/api_reference.py. -->\n"
 
 
@@ -106,7 +106,7 @@ def comment_text(comment):
 def declarations(header):
     """Pairs of a comment and the declarations up to the next one, without what is for the preprocessor."""
     text = re.sub(r"^#.*(\\\n.*)*\n", "", header, flags=re.M).replace("extern \"C\" {\n", "")
-    text = re.sub(r"TENON_(COMPILER_)?API ", "", text).rstrip().removesuffix("\n}")
+    text = re.sub(r"TENON_((COMPILER|GENERATE)_)?API ", "", text).rstrip().removesuffix("\n}")
     for block in re.split(r"\n(?=/\*|typedef)", text):
         comment = re.match(r"/\*.*?\*/", block, re.S)
         code = block[comment.end() :] if comment else block

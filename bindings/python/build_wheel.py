@@ -3,7 +3,7 @@
     python bindings/python/build_wheel.py BUILD OUTPUT      packs the wheel from a finished CMake build
 
 One wheel serves every Python from 3.10 on, since the package is Python over ctypes. Relies on the CMake targets
-tenon_runtime, tenon_compiler and tenon_launcher; the platform tag states the oldest glibc that they run on, and the test
+tenon_runtime, tenon_generate_c, tenon_compiler and tenon_launcher; the platform tag states the oldest glibc that they run on, and the test
 python_wheel compares it with their symbols.
 """
 
@@ -20,14 +20,15 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings/python/tenon"
 PLATFORM = "manylinux_2_36_x86_64"
-TARGETS = ["tenon_runtime", "tenon_compiler", "tenon_launcher"]
+TARGETS = ["tenon_runtime", "tenon_generate_c", "tenon_compiler", "tenon_launcher"]
 # The place in the package of what CMake builds.
 BINARIES = {
     "tenon/lib/libtenon_runtime.so": "lib/libtenon_runtime.so",
+    "tenon/lib/libtenon_generate.so": "lib/libtenon_generate.so",
     "tenon/lib/libtenon_compiler.so": "lib/libtenon_compiler.so",
     "tenon/bin/tenon": "launcher/tenon",
 }
-HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "compiler.h", "graph.h", "graph.hpp")}
+HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "generate.h", "compiler.h", "graph.h", "graph.hpp")}
 ENTRY_POINTS = """\
 [console_scripts]
 tenon = tenon.__main__:main

@@ -73,6 +73,27 @@ Status LanguageModel::readPorts() {
                                  "compile the model's file again");
 }
 
+Status LanguageModel::checkRoom(size_t tokens) const {
+  return tokens <= static_cast<size_t>(facts().positions)
+             ? Status::ok()
+             : Status::error(ErrorId::PromptTooLong,
+                             strCat(tokens, " tokens do not fit into the engine's ",
+                                    facts().positions, " positions"),
+                             "shorten the text, or compile the model with --shape context:[1..N] "
+                             "for N positions");
+}
+
+Status LanguageModel::checkTokens(std::span<const int32_t> tokens) const {
+  for (int32_t token : tokens) {
+    if (token < 0 || token >= facts().vocabulary) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("token ", token, " is not in the vocabulary"),
+                           strCat("tokens are numbers from 0 to ", facts().vocabulary - 1));
+    }
+  }
+  return Status::ok();
+}
+
 Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
   Sequence sequence;
   sequence.model = &model;
@@ -85,15 +106,9 @@ Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) 
   return sequence;
 }
 
-Status Sequence::checkRoom(size_t tokens) const {
-  int64_t needed = static_cast<int64_t>(kept.size() + tokens);
-  return needed <= model->facts().positions
-             ? Status::ok()
-             : Status::error(ErrorId::PromptTooLong,
-                             strCat(needed, " tokens do not fit into the engine's ",
-                                    model->facts().positions, " positions"),
-                             "shorten the text, or compile the model with --shape context:[1..N] "
-                             "for N positions");
+void Sequence::cut(size_t count) {
+  kept.resize(std::min(kept.size(), count));
+  ++changeCount;
 }
 
 Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
@@ -115,11 +130,12 @@ Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
   TENON_TRY(
       capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1)));
   kept.insert(kept.end(), tokens.begin(), tokens.end());
+  ++changeCount;
   return Status::ok();
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
-  TENON_TRY(checkRoom(tokens.size()));
+  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
     TENON_TRY(run(tokens.first(count), 1));
@@ -130,7 +146,7 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
 
 Status Sequence::appendAll(std::span<const int32_t> tokens,
                            const std::function<Status(int64_t, std::span<const float>)> &take) {
-  TENON_TRY(checkRoom(tokens.size()));
+  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count =
         std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));

@@ -35,6 +35,10 @@ public:
   const tenon_engine *engine() const { return handle.get(); }
   /// Tokens that one run takes at most.
   int64_t mostTokens() const { return most; }
+  /// TN0616 where a sequence cannot have so many tokens.
+  Status checkRoom(size_t tokens) const;
+  /// TN0105 for a token that is not of the vocabulary.
+  Status checkTokens(std::span<const int32_t> tokens) const;
 
 private:
   LanguageModel() = default;
@@ -61,7 +65,10 @@ public:
   /// What was appended.
   std::span<const int32_t> tokens() const { return kept; }
   /// Forgets all but the first `count` tokens.
-  void cut(size_t count) { kept.resize(std::min(kept.size(), count)); }
+  void cut(size_t count);
+  /// How often tokens were appended or cut off: who goes on with a sequence sees by it whether
+  /// something else did meanwhile.
+  uint64_t changes() const { return changeCount; }
   /// Bytes that the session holds.
   Result<uint64_t> memory() const;
 
@@ -69,7 +76,6 @@ private:
   Sequence() = default;
   /// One run over tokens that fit into it; logits of the last `rows`.
   Status run(std::span<const int32_t> tokens, int64_t rows);
-  Status checkRoom(size_t tokens) const;
   std::span<const float> row(int64_t index) const {
     return std::span(logits).subspan(index * model->facts().vocabulary, model->facts().vocabulary);
   }
@@ -78,6 +84,7 @@ private:
   capi::SessionHandle session;
   std::vector<float> logits;
   std::vector<int32_t> kept;
+  uint64_t changeCount = 0;
   std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run
 };
 

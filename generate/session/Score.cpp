@@ -135,7 +135,7 @@ Status refuse(std::string what, std::string_view hint) {
 
 Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *reference,
                             std::string_view text, const ScoreOptions &options,
-                            const std::function<void(double)> &progress) {
+                            const std::function<bool(double)> &progress) {
   if (reference &&
       model.tokenizer().vocabulary().tokens != reference->tokenizer().vocabulary().tokens) {
     return refuse("the two models have other vocabularies",
@@ -169,7 +169,9 @@ Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *ref
     TENON_TRY(scorer.readWindow(sequence, other ? &*other : nullptr, window));
     foreseen += static_cast<int64_t>(window.size()) - 1;
     rest = rest.subspan(window.size());
-    progress(1 - static_cast<double>(rest.size()) / static_cast<double>(tokens.size()));
+    if (!progress(1 - static_cast<double>(rest.size()) / static_cast<double>(tokens.size()))) {
+      return Status::error(ErrorId::Cancelled, "scoring was cancelled");
+    }
   }
   return scorer.result(foreseen);
 }

@@ -37,9 +37,10 @@ struct ScoreOptions {
 
 /// The text is cut into windows; what is left over and shorter than half a window is left out,
 /// unless it is all. TN0105 where the text has fewer than two tokens, the window does not fit, or
-/// the two models have other vocabularies. `progress` is given the share that is done.
+/// the two models have other vocabularies. `progress` is given the share that is done; where it
+/// gives false, the call ends with TN0407.
 Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *reference,
                             std::string_view text, const ScoreOptions &options,
-                            const std::function<void(double)> &progress);
+                            const std::function<bool(double)> &progress);
 
 } // namespace tenon::generate

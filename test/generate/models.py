@@ -61,6 +61,13 @@ class Model:
     seed: int = 0
 
 
+# Every option of a sampler, as flags and as arguments of Python. interface.c has them too.
+SAMPLED = ["--temperature", "1.5", "--top-k", "200", "--top-p", "0.98", "--min-p", "0.001", "--repetition-penalty", "1.1", "--frequency-penalty", "0.2",
+           "--presence-penalty", "0.1", "--logit-bias", "7=3.5", "--logit-bias", "9=-2", "--seed", "7", "--stop", "\x01\x02\x03"]  # fmt: skip
+SAMPLED_IN_PYTHON = {"temperature": 1.5, "top_k": 200, "top_p": 0.98, "min_p": 0.001, "repetition_penalty": 1.1, "frequency_penalty": 0.2,
+                     "presence_penalty": 0.1, "logit_bias": {7: 3.5, 9: -2}, "seed": 7, "stop": "\x01\x02\x03"}  # fmt: skip
+
+
 def alphabet():
     """GPT-2's sign of each byte."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]

@@ -1,6 +1,6 @@
 """The tutorials and guides of docs run as they stand: `test_guide.py PAGE...`, one folder a page. Runs with a Python that has what the page asks for: see in_wheel.py.
 
-Blocks of sh and python run in their order: sh in one shell, python in one process until sh comes between; one that begins with "# FILE.py", "// FILE.cpp" and so on becomes that file. A block of text behind one
+Blocks of sh and python run in their order: sh in one shell, python in one process until sh comes between; one that begins with "# FILE.py", "// FILE.c" and so on becomes that file. A block of text behind one
 is what it prints: its lines come in that order, "..." stands for others. Numbers may differ by 2 %, and those in a line about times altogether. Where it shows an error of Tenon's, the last command of the block must fail.
 """
 
@@ -39,10 +39,10 @@ assert client.post("/classify", json=[[0.5] * 5] * 5).status_code == 422
 def steps(text):
     """(kind, code, shown): "sh", "python", or a file's name, and the lines that are to be printed."""
     found = []
-    for kind, code in re.findall(r"^```(sh|python|yaml|cpp|text)\n(.*?)^```", text, re.M | re.S):
+    for kind, code in re.findall(r"^```(sh|python|yaml|cpp|c|text)\n(.*?)^```", text, re.M | re.S):
         if kind == "text":
             found[-1][2].extend(code.splitlines())
-        elif file := re.match(r"(?:#|//) (\w+\.(?:py|yaml|cpp))\n", code):
+        elif file := re.match(r"(?:#|//) (\w+\.(?:py|yaml|cpp|c))\n", code):
             found.append([file[1], code, []])
         elif kind == "python" and found and found[-1][0] == "python":
             found[-1][1] += code

@@ -422,7 +422,10 @@ class Structs(unittest.TestCase):
             "tenon_session_options": "SessionOptions", "tenon_input": "Input", "tenon_output": "Output",
             "tenon_tensor": "Tensor", "tenon_run_options": "RunOptions", "tenon_memory_use": "MemoryUse",
             "tenon_blob": "Blob", "tenon_compile_options": "CompileOptions", "tenon_check_options": "CheckOptions",
-            "tenon_inspect_options": "InspectOptions",
+            "tenon_inspect_options": "InspectOptions", "tenon_language_facts": "LanguageFacts", "tenon_tokens": "Tokens",
+            "tenon_text": "Blob", "tenon_message": "Message", "tenon_sequence_options": "SequenceOptions",
+            "tenon_logit_bias": "LogitBias", "tenon_generate_options": "GenerateOptions", "tenon_draw": "Draw",
+            "tenon_piece": "Piece", "tenon_score_options": "ScoreOptions", "tenon_mean": "Mean", "tenon_score": "Score",
         }  # fmt: skip
         from tenon import passes
 

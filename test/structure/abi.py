@@ -1,4 +1,4 @@
-"""The C ABI as it is frozen: sizes and offsets of structs, values of enumerators, and the symbols of both libraries.
+"""The C ABI as it is frozen: sizes and offsets of structs, values of enumerators, and the symbols of the libraries.
 
 A struct may grow at its end once it is released, and only if it begins with struct_size; what is here already stays.
 """
@@ -80,6 +80,58 @@ STRUCTS = {
         40,
         {"struct_size": 0, "abi": 8, "name": 16, "passes": 24, "pass_count": 32},
     ),
+    "tenon_language_facts": (
+        56,
+        {"struct_size": 0, "family": 8, "chat_template": 16, "vocabulary": 24, "layers": 32,
+         "positions": 40, "trained_positions": 48},
+    ),
+    "tenon_tokens": (
+        16,
+        {"data": 0, "count": 8},
+    ),
+    "tenon_text": (
+        16,
+        {"data": 0, "bytes": 8},
+    ),
+    "tenon_message": (
+        24,
+        {"role": 0, "content": 8, "bytes": 16},
+    ),
+    "tenon_sequence_options": (
+        16,
+        {"struct_size": 0, "threads": 8},
+    ),
+    "tenon_logit_bias": (
+        16,
+        {"token": 0, "bias": 8},
+    ),
+    "tenon_generate_options": (
+        112,
+        {"struct_size": 0, "repetition_penalty": 8, "frequency_penalty": 16, "presence_penalty": 24,
+         "temperature": 32, "min_p": 40, "top_k": 48, "top_p": 56, "seed": 64, "biases": 72,
+         "bias_count": 80, "max_tokens": 88, "stops": 96, "top_tokens": 104},
+    ),
+    "tenon_draw": (
+        16,
+        {"token": 0, "logprob": 8},
+    ),
+    "tenon_piece": (
+        64,
+        {"struct_size": 0, "text": 8, "bytes": 16, "draw": 24, "top": 40, "top_count": 48, "finish":
+         56},
+    ),
+    "tenon_score_options": (
+        48,
+        {"struct_size": 0, "window": 8, "max_tokens": 16, "threads": 24, "progress": 32, "user": 40},
+    ),
+    "tenon_mean": (
+        24,
+        {"value": 0, "low": 8, "high": 16},
+    ),
+    "tenon_score": (
+        88,
+        {"struct_size": 0, "tokens": 8, "surprise": 16, "divergence": 40, "same_top": 64},
+    ),
 }
 
 ENUMERATORS = {
@@ -89,7 +141,7 @@ ENUMERATORS = {
     "TENON_U8": 9, "TENON_U16": 10, "TENON_U32": 11, "TENON_U64": 12, "TENON_BOOL": 13, "TENON_F8E4M3FN": 14,
     "TENON_F8E4M3FNUZ": 15, "TENON_F8E5M2": 16, "TENON_F8E5M2FNUZ": 17, "TENON_I4": 18, "TENON_U4": 19,
     "TENON_COMPLEX64": 20, "TENON_COMPLEX128": 21, "TENON_F8E8M0": 22, "TENON_F4E2M1": 23, "TENON_I2": 24,
-    "TENON_U2": 25,
+    "TENON_U2": 25, "TENON_FINISH_NONE": 0, "TENON_FINISH_END": 1, "TENON_FINISH_STOP": 2, "TENON_FINISH_LENGTH": 3,
 }
 
 RUNTIME = """
@@ -131,4 +183,22 @@ tenon_explain
 tenon_inspect
 tenon_main
 tenon_verb
+"""
+
+GENERATE = """
+tenon_answer_create
+tenon_answer_destroy
+tenon_answer_next
+tenon_language_model_chat
+tenon_language_model_destroy
+tenon_language_model_detokenize
+tenon_language_model_facts
+tenon_language_model_open
+tenon_language_model_score
+tenon_language_model_tokenize
+tenon_sequence_create
+tenon_sequence_destroy
+tenon_sequence_memory
+tenon_text_destroy
+tenon_tokens_destroy
 """

@@ -1,4 +1,4 @@
-"""Compares the headers and both libraries with the frozen C ABI of abi.py. Relies on a C compiler and nm."""
+"""Compares the headers and the libraries with the frozen C ABI of abi.py. Relies on a C compiler and nm."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import abi
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
-HEADERS = [SOURCE / "include/tenon/tenon.h", SOURCE / "include/tenon/compiler.h", SOURCE / "include/tenon/graph.h"]
+HEADERS = [SOURCE / "include/tenon" / name for name in ("tenon.h", "compiler.h", "graph.h", "generate.h")]
 
 
 def declared():
@@ -32,7 +32,7 @@ def measured():
         lines.append(f'printf("S {name} %zu\\n", sizeof({name}));')
         lines += [f'printf("M {name} {member} %zu\\n", offsetof({name}, {member}));' for member in members]
     lines += [f'printf("E {name} %d\\n", (int){name});' for name in enumerators]
-    program = "#include <stdio.h>\n#include <tenon/compiler.h>\nint main(void) {" + "\n".join(lines) + "return 0; }\n"
+    program = "#include <stdio.h>\n#include <tenon/compiler.h>\n#include <tenon/generate.h>\nint main(void) {" + "\n".join(lines) + "return 0; }\n"
     with tempfile.TemporaryDirectory() as folder:
         source, binary = pathlib.Path(folder) / "abi.c", pathlib.Path(folder) / "abi"
         source.write_text(program)
@@ -61,12 +61,13 @@ class Abi(unittest.TestCase):
         self.assertEqual(abi.ENUMERATORS, values)
 
     def test_callers_structs_carry_their_size(self):
-        arrays = {"tenon_input", "tenon_output", "tenon_tensor", "tenon_blob"}  # of fixed layout
+        arrays = {"tenon_input", "tenon_output", "tenon_tensor", "tenon_blob",
+                  "tenon_draw", "tenon_logit_bias", "tenon_mean", "tenon_message", "tenon_text", "tenon_tokens"}  # of fixed layout
         for name, (_, offsets) in abi.STRUCTS.items():
             self.assertEqual(offsets.get("struct_size") == 0, name not in arrays, name)
 
     def test_symbols(self):
-        for name, symbols in (("runtime", abi.RUNTIME), ("compiler", abi.COMPILER)):
+        for name, symbols in (("runtime", abi.RUNTIME), ("compiler", abi.COMPILER), ("generate", abi.GENERATE)):
             self.assertEqual(symbols.split(), exported(BUILD / f"lib/libtenon_{name}.so"), name)
 
     def test_triton_backend(self):

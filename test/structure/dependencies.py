@@ -26,7 +26,7 @@ ALLOWED = {
     "registry": {"support"},
     "server": {"support", "engine", "runtime", "include", "registry"},
     "bindings": {"support", "engine", "runtime", "include"},
-    "examples": {"include", "runtime"},
+    "examples": {"include", "runtime", "generate"},
     "include": set(),
 }
 HEAVY = re.compile(r"\b(mlir|llvm|lld)/")

@@ -6,6 +6,9 @@
     y = engine(x)                               # numpy arrays or torch tensors, without copies
     engine.explain("fusion")
 
+    for piece in tenon.generate("model.gguf", "How many days are there in a week?"):
+        print(piece.text, end="", flush=True)
+
 With PyTorch, `torch.compile(model, backend="tenon")` needs no import of this package.
 """
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:  # imported when they are first used: see __getattr__
     from . import compare, drift, mlflow, onnxruntime, passes, pipeline, prune, ray_serve, registry
     from ._accuracy import accuracy
     from ._compile import check, compile, doctor, inspect
+    from ._generate import Answer, Generation, LanguageModel, Piece, generate
     from ._graph import Graph, graph
     from ._quantize import quantize
     from ._tune import tune
@@ -29,9 +33,10 @@ if TYPE_CHECKING:  # imported when they are first used: see __getattr__
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
-    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "accuracy", "check", "compile", "doctor", "graph",
-    "inspect", "load", "prune", "quantize", "report", "reset", "tune",
+    "Answer", "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError",
+    "Generation", "Graph", "InternalError", "LanguageModel", "Piece", "Port", "Session", "UnsupportedError", "UsageError",
+    "accuracy", "check", "compile", "doctor", "generate", "graph", "inspect", "load", "prune", "quantize", "report",
+    "reset", "tune",
 ]  # fmt: skip
 
 _SUBMODULES = ("compare", "drift", "mlflow", "onnxruntime", "passes", "pipeline", "prune", "ray_serve", "registry", "torch")
@@ -45,6 +50,10 @@ def __getattr__(name):
         value = getattr(_compile, name)
     elif name == "accuracy":
         from ._accuracy import accuracy as value
+    elif name in ("generate", "Answer", "Generation", "LanguageModel", "Piece"):
+        from . import _generate
+
+        value = getattr(_generate, name)
     elif name in ("graph", "Graph"):
         from . import _graph
 

@@ -1,6 +1,6 @@
-"""The C interface by ctypes: structs, prototypes, and the two libraries.
+"""The C interface by ctypes: structs, prototypes, and the three libraries.
 
-The runtime is loaded by the import of the package, the compiler by the first call that needs it. Handles, pointers and
+The runtime is loaded by the import of the package, the others by the first call that needs them. Handles, pointers and
 statuses are plain integers here (c_void_p), which makes calls cheap; only this module knows prototypes.
 """
 
@@ -103,6 +103,67 @@ class InspectOptions(Sized):
     ]  # fmt: skip
 
 
+class LanguageFacts(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("family", c_char_p), ("chat_template", c_char_p), ("vocabulary", c_int64),
+        ("layers", c_int64), ("positions", c_int64), ("trained_positions", c_int64),
+    ]  # fmt: skip
+
+
+class Tokens(ctypes.Structure):
+    _fields_ = [("data", POINTER(c_int32)), ("count", c_size_t)]
+
+
+class Message(ctypes.Structure):
+    _fields_ = [("role", c_char_p), ("content", c_char_p), ("bytes", c_size_t)]
+
+
+class SequenceOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("threads", c_uint32)]
+
+
+class LogitBias(ctypes.Structure):
+    _fields_ = [("token", c_int32), ("bias", c_double)]
+
+
+class GenerateOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("repetition_penalty", c_double), ("frequency_penalty", c_double),
+        ("presence_penalty", c_double), ("temperature", c_double), ("min_p", c_double), ("top_k", c_int64),
+        ("top_p", c_double), ("seed", c_uint64), ("biases", POINTER(LogitBias)), ("bias_count", c_size_t),
+        ("max_tokens", c_int64), ("stops", Texts), ("top_tokens", c_int64),
+    ]  # fmt: skip
+
+
+class Draw(ctypes.Structure):
+    _fields_ = [("token", c_int32), ("logprob", c_double)]
+
+
+class Piece(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("text", c_void_p), ("bytes", c_size_t), ("draw", Draw), ("top", POINTER(Draw)),
+        ("top_count", c_size_t), ("finish", c_int32),
+    ]  # fmt: skip
+
+
+ScoreProgress = ctypes.CFUNCTYPE(c_int32, c_void_p, c_double)
+
+
+class ScoreOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("window", c_int64), ("max_tokens", c_int64), ("threads", c_uint32),
+        ("progress", ScoreProgress), ("user", c_void_p),
+    ]  # fmt: skip
+
+
+class Mean(ctypes.Structure):
+    _fields_ = [("value", c_double), ("low", c_double), ("high", c_double)]
+
+
+class Score(Sized):
+    _fields_ = [("struct_size", c_size_t), ("tokens", c_int64), ("surprise", Mean), ("divergence", Mean), ("same_top", Mean)]
+
+
 # What a function gives and takes; a status is a pointer.
 STATUS = c_void_p
 RUNTIME = {
@@ -140,6 +201,23 @@ COMPILER = {
     "tenon_explain": (STATUS, [c_char_p, c_char_p, c_char_p, c_int32, c_void_p]),
     "tenon_verb": (STATUS, [Texts, Progress, c_void_p, c_void_p]),
 }
+GENERATE = {
+    "tenon_language_model_open": (STATUS, [c_char_p, c_void_p, c_void_p]),
+    "tenon_language_model_destroy": (None, [c_void_p]),
+    "tenon_language_model_facts": (STATUS, [c_void_p, c_void_p]),
+    "tenon_tokens_destroy": (None, [c_void_p]),
+    "tenon_language_model_tokenize": (STATUS, [c_void_p, c_char_p, c_size_t, c_int32, c_void_p]),
+    "tenon_text_destroy": (None, [c_void_p]),
+    "tenon_language_model_detokenize": (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "tenon_language_model_chat": (STATUS, [c_void_p, c_char_p, c_void_p, c_size_t, c_void_p]),
+    "tenon_sequence_create": (STATUS, [c_void_p, c_void_p, c_void_p]),
+    "tenon_sequence_destroy": (None, [c_void_p]),
+    "tenon_sequence_memory": (STATUS, [c_void_p, c_void_p]),
+    "tenon_answer_create": (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p, c_void_p]),
+    "tenon_answer_next": (STATUS, [c_void_p, c_void_p]),
+    "tenon_answer_destroy": (None, [c_void_p]),
+    "tenon_language_model_score": (STATUS, [c_void_p, c_void_p, c_char_p, c_size_t, c_void_p, c_void_p]),
+}
 
 
 def load(name: str, prototypes: dict) -> ctypes.CDLL:
@@ -160,6 +238,11 @@ runtime = load("libtenon_runtime.so", RUNTIME)
 @functools.cache
 def compiler() -> ctypes.CDLL:
     return load("libtenon_compiler.so", COMPILER)
+
+
+@functools.cache
+def generate() -> ctypes.CDLL:
+    return load("libtenon_generate.so", GENERATE)
 
 
 def texts(values) -> ctypes.Array:

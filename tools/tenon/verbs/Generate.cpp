@@ -117,9 +117,9 @@ private:
                             const generate::GenerateOptions &options) {
     Interrupt interrupt;
     TENON_ASSIGN(Answer answer, generate::generate(model, sequence, prompt, options,
-                                                   [&](std::string_view text, const auto &) {
+                                                   [&](const generate::Piece &piece) {
                                                      if (!terminal.json()) {
-                                                       terminal.stream(text);
+                                                       terminal.stream(piece.text);
                                                      }
                                                      return !interrupt.taken();
                                                    }));

@@ -47,8 +47,10 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
   std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
   TENON_ASSIGN(generate::TextScore result,
                generate::scoreText(*model.model, reference ? reference->model.get() : nullptr, text,
-                                   flags.options,
-                                   [&](double share) { terminal.progress("reading", share); }));
+                                   flags.options, [&](double share) {
+                                     terminal.progress("reading", share);
+                                     return true;
+                                   }));
   const Mean &surprise = result.surprise;
   double perplexity = std::exp(surprise.value), low = std::exp(surprise.low()),
          high = std::exp(surprise.high());
