@@ -62,18 +62,36 @@ void mergeProducers(Formation &formation, Operation *op) {
   }
 }
 
+/// Gives each of these readers a copy of its own.
+void copyForReaders(Operation *op, ArrayRef<OpOperand *> uses) {
+  for (OpOperand *use : uses) {
+    Operation *copy = op->clone();
+    use->getOwner()->getBlock()->getOperations().insert(Block::iterator(use->getOwner()), copy);
+    use->set(copy->getResult(0));
+  }
+  if (op->use_empty()) {
+    op->erase();
+  }
+}
+
+SmallVector<Operation *> sharedOps(Block *block, llvm::function_ref<bool(Operation *)> isCheap) {
+  SmallVector<Operation *> shared;
+  for (Operation &op : *block) {
+    if (!op.use_empty() && !op.hasOneUse() && isCheap(&op)) {
+      shared.push_back(&op);
+    }
+  }
+  return shared;
+}
+
 /// A cheap value with several readers is computed again in each: reading a smaller operand costs
 /// less than writing and reading the value.
 void recomputeBroadcasts(Formation &formation, Block *block) {
-  SmallVector<Operation *> broadcasts;
-  for (Operation &op : *block) {
-    bool cheap = isa<tn::BroadcastOp>(op) && !op.hasOneUse() && !op.use_empty();
-    if (cheap &&
-        formation.costs.bytesOf(op.getOperand(0)) < formation.costs.bytesOf(op.getResult(0))) {
-      broadcasts.push_back(&op);
-    }
-  }
-  for (Operation *op : broadcasts) {
+  auto isCheap = [&](Operation *op) {
+    return isa<tn::BroadcastOp>(op) &&
+           formation.costs.bytesOf(op->getOperand(0)) < formation.costs.bytesOf(op->getResult(0));
+  };
+  for (Operation *op : sharedOps(block, isCheap)) {
     SmallVector<OpOperand *> uses;
     for (OpOperand &use : op->getUses()) {
       bool joins = isElementwise(use.getOwner()) && !formation.grouping.groupOf(use.getOwner()) &&
@@ -82,14 +100,34 @@ void recomputeBroadcasts(Formation &formation, Block *block) {
         uses.push_back(&use);
       }
     }
-    for (OpOperand *use : uses) {
-      Operation *copy = op->clone();
-      use->getOwner()->getBlock()->getOperations().insert(Block::iterator(use->getOwner()), copy);
-      use->set(copy->getResult(0));
+    copyForReaders(op, uses);
+  }
+}
+
+/// What a kernel of a GPU reads slices of lies in memory, and slices of it are but other places:
+/// each reader has its own, as where rotary embeddings read their pairs in both orders.
+void recomputeSlices(Formation &formation, Block *block) {
+  auto isOpen = [&](Operation *op) {
+    return (isElementwise(op) || isMovement(op, formation.device())) &&
+           !formation.grouping.groupOf(op);
+  };
+  auto isCheap = [&](Operation *op) {
+    if (!isa<tn::SliceOp>(op) || !isOpen(op) || !llvm::all_of(op->getUsers(), isOpen)) {
+      return false;
     }
-    if (op->use_empty()) {
-      op->erase();
+    Operation *source = op->getOperand(0).getDefiningOp();
+    while (isa_and_nonnull<tn::ReshapeOp>(source)) {
+      source = source->getOperand(0).getDefiningOp();
     }
+    return !source || !isOpen(source);
+  };
+  if (!formation.device().isGpu()) {
+    return;
+  }
+  for (Operation *op : sharedOps(block, isCheap)) {
+    SmallVector<OpOperand *> uses =
+        llvm::map_to_vector(op->getUses(), [](OpOperand &use) { return &use; });
+    copyForReaders(op, uses);
   }
 }
 
@@ -116,6 +154,7 @@ bool isFusedType(Type tensor, const target::Target &device) {
 
 void formElementwise(Formation &formation, Block *block) {
   recomputeBroadcasts(formation, block);
+  recomputeSlices(formation, block);
   SmallVector<Operation *> open;
   for (Operation &op : *block) {
     bool fits = isElementwise(&op) || isMovement(&op, formation.device());

@@ -187,7 +187,8 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
       }
     }
   }
-  if (all.buckets.empty()) {
+  // What no kernel takes in is better a region of its own, which all of them read.
+  if (llvm::none_of(all.buckets, [](const RowBucket &few) { return few.kernels.size() == 1; })) {
     return MatchFailure{"no kernel for few rows takes it"};
   }
   if (next <= all.all.most && !addManyRows(region, all, next, calls)) {
