@@ -15,8 +15,8 @@ constexpr int64_t kStep = 64;
 
 class Search {
 public:
-  Search(const runtime::MemoryForecast &theForecast, Fit &theFit)
-      : forecast(theForecast), fit(theFit) {}
+  Search(const runtime::MemoryForecast &theForecast, uint64_t theTableBytes, Fit &theFit)
+      : forecast(theForecast), tableBytes(theTableBytes), fit(theFit) {}
 
   Status run() {
     TENON_ASSIGN(runtime::MemoryUse use, useOf(fit.positions));
@@ -54,16 +54,19 @@ private:
 
   Result<bool> fitsAt(int64_t positions) const {
     TENON_ASSIGN(uint64_t session, sessionOf(positions));
-    return fit.weights + session <= fit.available;
+    // An engine for so many positions has tables of so many.
+    uint64_t others = fit.weights - std::min(fit.weights, tableBytes * fit.positions);
+    return others + tableBytes * positions + session <= fit.available;
   }
 
   const runtime::MemoryForecast &forecast;
+  uint64_t tableBytes;
   Fit &fit;
 };
 
 } // namespace
 
-Result<Fit> fitOf(const runtime::MemoryForecast &forecast, int64_t positions, int64_t trained,
+Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                   uint64_t available) {
   if (forecast.inputs() != 4) {
     return Status::error(ErrorId::NotALanguageModel,
@@ -71,10 +74,10 @@ Result<Fit> fitOf(const runtime::MemoryForecast &forecast, int64_t positions, in
                          "compile the model's file again");
   }
   Fit fit;
-  fit.positions = positions;
-  fit.trained = std::max(trained, positions);
+  fit.positions = positions.compiled;
+  fit.trained = std::max(positions.trained, positions.compiled);
   fit.available = available;
-  TENON_TRY(Search(forecast, fit).run());
+  TENON_TRY(Search(forecast, positions.tableBytes, fit).run());
   return fit;
 }
 
@@ -84,12 +87,12 @@ Status checkFit(const Fit &fit) {
   }
   return Status::error(
       ErrorId::RunOutOfMemory,
-      strCat(fit.positions, " positions need ", fit.weights + fit.session, " bytes (",
-             fit.weights, " of weights, ", fit.position, " for each position), and ",
-             fit.available, " bytes are free"),
+      strCat(fit.positions, " positions need ", fit.weights + fit.session, " bytes (", fit.weights,
+             " of weights, ", fit.position, " for each position), and ", fit.available,
+             " bytes are free"),
       fit.longest == 0 ? std::string("free memory, or use a model with smaller weights")
-                       : strCat("at most ", fit.longest, " positions fit: compile the model with --context ",
-                                fit.longest));
+                       : strCat("at most ", fit.longest,
+                                " positions fit: compile the model with --context ", fit.longest));
 }
 
 } // namespace tenon::generate

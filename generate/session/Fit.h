@@ -21,9 +21,14 @@ struct Fit {
   bool fits() const { return weights + session <= available; }
 };
 
-/// Allocates nothing of what it counts. `positions` and `trained` are ModelFacts'. TN0615 for an
-/// engine without a language model's inputs.
-Result<Fit> fitOf(const runtime::MemoryForecast &forecast, int64_t positions, int64_t trained,
+/// What the record "language" says of an engine's positions.
+struct Positions {
+  int64_t compiled = 0, trained = 0;
+  uint64_t tableBytes = 0; ///< of each position, in the weights
+};
+
+/// Allocates nothing of what it counts. TN0615 for an engine without a language model's inputs.
+Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                   uint64_t available);
 
 /// TN0606 with what is needed, what is there and what would fit; ok where it fits.

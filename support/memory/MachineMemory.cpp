@@ -84,8 +84,8 @@ uint64_t freeMemory(const std::string &root) {
   visitGroups(root, [&](const path &group, bool isUnified) {
     uint64_t limit = limitOf(group, isUnified);
     uint64_t held = numberIn(group / (isUnified ? "memory.current" : "memory.usage_in_bytes"));
-    uint64_t cached = numberBehind(group / "memory.stat", isUnified ? "inactive_file "
-                                                                    : "total_inactive_file ");
+    uint64_t cached =
+        numberBehind(group / "memory.stat", isUnified ? "inactive_file " : "total_inactive_file ");
     if (limit == kNone || held == kNone) {
       return;
     }

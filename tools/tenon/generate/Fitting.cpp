@@ -53,9 +53,10 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
     available = ofGpu ? *ofGpu : 0;
   }
   runtime::MemoryForecast forecast(file, index, threads);
-  TENON_ASSIGN(generate::Fit fit,
-               generate::fitOf(forecast, facts.value("positions", int64_t{0}),
-                               facts.value("context", int64_t{0}), available));
+  generate::Positions positions = {.compiled = facts.value("positions", int64_t{0}),
+                                   .trained = facts.value("context", int64_t{0}),
+                                   .tableBytes = facts.value("table_bytes", uint64_t{0})};
+  TENON_ASSIGN(generate::Fit fit, generate::fitOf(forecast, positions, available));
   return std::optional(fit);
 }
 
@@ -100,9 +101,12 @@ std::string fitText(const generate::Fit &fit) {
 }
 
 Json fitJson(const generate::Fit &fit) {
-  return {{"weights_bytes", fit.weights},     {"bytes_per_token", fit.position},
-          {"session_bytes", fit.session},     {"positions", fit.positions},
-          {"available_bytes", fit.available}, {"longest", fit.longest},
+  return {{"weights_bytes", fit.weights},
+          {"bytes_per_token", fit.position},
+          {"session_bytes", fit.session},
+          {"positions", fit.positions},
+          {"available_bytes", fit.available},
+          {"longest", fit.longest},
           {"trained", fit.trained}};
 }
 

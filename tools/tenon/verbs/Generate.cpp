@@ -7,8 +7,8 @@
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
-#include "tools/tenon/generate/Interrupt.h"
 #include "tools/tenon/generate/Fitting.h"
+#include "tools/tenon/generate/Interrupt.h"
 #include "tools/tenon/print/Format.h"
 
 #include <CLI/CLI.hpp>
@@ -72,8 +72,8 @@ std::string sizesText(const LanguageModel &model, const generate::Fit &fit) {
 class Conversation {
 public:
   Conversation(const GenerateFlags &theFlags, const LanguageModel &theModel,
-               const generate::Fit &theFit, Sequence &theSequence,
-               std::string theTemplate, Terminal &theTerminal)
+               const generate::Fit &theFit, Sequence &theSequence, std::string theTemplate,
+               Terminal &theTerminal)
       : flags(theFlags), model(theModel), fit(theFit), sequence(theSequence),
         chatTemplate(std::move(theTemplate)), terminal(theTerminal) {
     if (!flags.system.empty()) {
