@@ -99,10 +99,6 @@ void Writer::putIntegers(std::string_view key, std::span<const int32_t> values) 
   putList(key, kInteger, values);
 }
 
-void Writer::putFloats(std::string_view key, std::span<const float> values) {
-  putList(key, kFloat, values);
-}
-
 void Writer::putTruths(std::string_view key, std::span<const int64_t> values) {
   std::vector<uint8_t> truths;
   for (int64_t value : values) {

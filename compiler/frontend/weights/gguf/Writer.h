@@ -22,7 +22,6 @@ public:
   void putTruth(std::string_view key, bool value);
   void putTexts(std::string_view key, std::span<const std::string> values);
   void putIntegers(std::string_view key, std::span<const int32_t> values);
-  void putFloats(std::string_view key, std::span<const float> values);
   void putTruths(std::string_view key, std::span<const int64_t> values);
 
   /// A tensor that is written behind those before it.
