@@ -50,7 +50,10 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
   uint64_t available = maxMemory;
   if (available == 0) {
     Result<uint64_t> ofGpu = isGpu ? freeGpuMemory() : Result<uint64_t>(freeMemory());
-    available = ofGpu ? *ofGpu : 0;
+    if (!ofGpu) {
+      return std::optional<generate::Fit>(); // opening the engine says why
+    }
+    available = *ofGpu;
   }
   runtime::MemoryForecast forecast(file, index, threads);
   generate::Positions positions = {.compiled = facts.value("positions", int64_t{0}),

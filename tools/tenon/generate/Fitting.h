@@ -18,7 +18,8 @@ struct FittingRequest {
   uint64_t maxMemory = 0; ///< bytes that it may take; 0 for what is free
 };
 
-/// Of an engine's file, where its variant runs. None for an engine without a language model.
+/// Of an engine's file, where its variant runs. None for an engine without a language model, or for
+/// a GPU that this machine has not.
 Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
                                                  const std::string &variant, unsigned threads,
                                                  uint64_t maxMemory);
