@@ -87,6 +87,14 @@ Json recordIn(const std::map<std::string, std::string> &records, const char *nam
   return found == records.end() ? Json() : parseJson(found->second);
 }
 
+/// Models of other kinds have no such member.
+void addLanguage(Json &json, const LanguageInfo &info) {
+  Json language = languageJson(info);
+  if (!language.is_null()) {
+    json["language"] = std::move(language);
+  }
+}
+
 LanguageInfo languageOf(const ModelInfo &info) {
   return {recordIn(info.records, "language"), recordIn(info.records, "tokenizer"), {}};
 }
@@ -200,7 +208,7 @@ Result<Inspection> inspectModel(const InspectRequest &request) {
   view::addGroups(graph);
   if (request.format == "json") {
     Json json = describeModel(request.path, info);
-    json["language"] = languageJson(languageOf(info));
+    addLanguage(json, languageOf(info));
     json["graph"] = view::toJson(graph);
     return Inspection{"inspect-model", std::move(json), ""};
   }
@@ -258,7 +266,7 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   }
   if (request.format == "json") {
     Json json = describeEngine(request.path, *file);
-    json["language"] = languageJson(language);
+    addLanguage(json, language);
     if (hasGraph) {
       json["graph"] = view::toJson(graph);
     }

@@ -56,7 +56,7 @@ int64_t integerAt(const Json &value, const char *key, int64_t otherwise = 0) {
 
 bool isTrue(const Json &value, const char *key) { return memberAt(value, key) == true; }
 
-std::string textOf(const Json &value) {
+std::string plainText(const Json &value) {
   return value.is_string() ? value.get<std::string>() : dumpJson(value);
 }
 
@@ -119,7 +119,7 @@ std::string switchesText(const Json &facts) {
                         runsText(arrayAt(window, "layers")));
   std::vector<std::string> biases;
   for (const Json &part : arrayAt(switches, "biases")) {
-    biases.push_back(textOf(part));
+    biases.push_back(plainText(part));
   }
   std::string_view gate = isTrue(switches, "gated") ? ", gated" : "";
   std::string_view parallel = isTrue(switches, "parallel") ? ", parallel to attention" : "";
@@ -174,7 +174,7 @@ std::string tokenName(const Json &tokenizer, int64_t number) {
   const Json &tokens = arrayAt(tokenizer, "tokens");
   return number < 0 || number >= std::ssize(tokens)
              ? std::string("none")
-             : fmt::format("{} {}", number, visible(textOf(tokens[number])));
+             : fmt::format("{} {}", number, visible(plainText(tokens[number])));
 }
 
 std::string kindText(const Json &tokenizer) {

@@ -6,6 +6,7 @@
 #include "generate/session/Score.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/engines/OutputCheck.h"
+#include "tools/tenon/generate/MeanText.h"
 #include "tools/tenon/generate/OpenModel.h"
 #include "tools/tenon/print/Format.h"
 #include "tools/view/Escape.h"
@@ -19,7 +20,6 @@
 namespace tenon::tool {
 namespace {
 
-using generate::Mean;
 using view::visible;
 
 std::string outputOf(const QuantizeRequest &request) {
@@ -85,8 +85,8 @@ Result<Loss> measureLoss(const QuantizeRequest &request, TaskListener &listener)
 
 double perplexityOf(const generate::TextScore &score) { return std::exp(score.surprise.value); }
 
-std::string textOf(const QuantizeRequest &request, const language::QuantizedFile &made,
-                   const std::optional<Loss> &loss) {
+std::string languageReportText(const QuantizeRequest &request, const language::QuantizedFile &made,
+                               const std::optional<Loss> &loss) {
   std::string text = fmt::format("{}: weights of {}, from {}\n", visible(request.output),
                                  formatBytes(made.after), formatBytes(made.before));
   for (const language::StoredType &type : made.types) {
@@ -98,24 +98,17 @@ std::string textOf(const QuantizeRequest &request, const language::QuantizedFile
                               100 * type.worstError, visible(type.worst));
   }
   if (loss) {
-    auto interval = [](const Mean &mean) {
-      return fmt::format("{:.4g} ({:.4g} .. {:.4g})", mean.value, mean.low(), mean.high());
-    };
     text += fmt::format("perplexity      {:.4g}, before {:.4g}  over {} tokens\n"
                         "KL divergence   {}  nats a token, 95 % interval\n"
                         "same top token  {}\n",
                         perplexityOf(loss->after), perplexityOf(loss->before), loss->after.tokens,
-                        interval(*loss->after.divergence), interval(*loss->after.sameTop));
+                        meanText(*loss->after.divergence), meanText(*loss->after.sameTop));
   }
   return text;
 }
 
-Json meanJson(const Mean &mean) {
-  return {{"mean", mean.value}, {"low", mean.low()}, {"high", mean.high()}};
-}
-
-Json jsonOf(const QuantizeRequest &request, const language::QuantizedFile &made,
-            const std::optional<Loss> &loss) {
+Json languageReportJson(const QuantizeRequest &request, const language::QuantizedFile &made,
+                        const std::optional<Loss> &loss) {
   Json types = Json::array();
   for (const language::StoredType &type : made.types) {
     types.push_back({{"type", type.name},
@@ -175,7 +168,8 @@ Result<QuantizedModel> quantizeLanguage(QuantizeRequest request, TaskListener &l
   if (!request.text.empty()) {
     TENON_ASSIGN(loss, measureLoss(request, listener));
   }
-  return QuantizedModel{jsonOf(request, made, loss), textOf(request, made, loss), {}};
+  return QuantizedModel{
+      languageReportJson(request, made, loss), languageReportText(request, made, loss), {}};
 }
 
 } // namespace tenon::tool
