@@ -75,4 +75,17 @@ bool applyPreTokenizer(std::string_view name, Vocabulary &vocabulary) {
   return false;
 }
 
+std::string_view preTokenizerOf(const Vocabulary &vocabulary) {
+  for (const Row &row : kRows) {
+    Vocabulary named;
+    bool isEqual = applyPreTokenizer(row.name, named) && named.patterns == vocabulary.patterns &&
+                   named.composes == vocabulary.composes &&
+                   named.ignoresMerges == vocabulary.ignoresMerges;
+    if (isEqual) {
+      return row.name;
+    }
+  }
+  return {};
+}
+
 } // namespace tenon::generate

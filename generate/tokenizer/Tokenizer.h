@@ -79,5 +79,7 @@ private:
 /// The patterns that a name in a GGUF file stands for; none where it is not known. `composes` and
 /// the like follow from the name too.
 bool applyPreTokenizer(std::string_view name, Vocabulary &vocabulary);
+/// The name for how a vocabulary of bytes splits and merges; empty for none.
+std::string_view preTokenizerOf(const Vocabulary &vocabulary);
 
 } // namespace tenon::generate

@@ -2,6 +2,8 @@
 
 #include "server/http/ServerContext.h"
 
+#include "support/memory/MachineMemory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

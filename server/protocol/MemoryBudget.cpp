@@ -1,14 +1,10 @@
-// One atomic counter; limits of control groups of both versions, from the process's own group up.
+// One atomic counter.
 
 #include "server/protocol/MemoryBudget.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-
-#include <unistd.h>
 
 namespace tenon::server {
 namespace {
@@ -21,13 +17,6 @@ constexpr uint64_t kReservedPart = 8;
 constexpr size_t kBlock = 1 << 20;
 
 uint64_t costOf(uint64_t bytes) { return bytes > kFree ? bytes - kFree : 0; }
-
-/// The number that is all of a file; none where it is another text.
-uint64_t readLimit(const std::filesystem::path &file) {
-  std::ifstream stream(file);
-  uint64_t limit = 0;
-  return stream >> limit ? limit : UINT64_MAX;
-}
 
 } // namespace
 
@@ -119,36 +108,6 @@ uint64_t ChargedText::size() const {
     sum += block->text.size();
   }
   return sum;
-}
-
-uint64_t usableMemory() {
-  uint64_t memory =
-      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  std::ifstream groups("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(groups, line)) {
-    // "number:controllers:path"; version 2 has no controllers.
-    size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) {
-      continue;
-    }
-    std::string controllers = line.substr(first + 1, second - first - 1);
-    bool isUnified = controllers.empty();
-    if (!isUnified && controllers != "memory") {
-      continue;
-    }
-    std::filesystem::path root = isUnified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    // In a container the path may be that of the host, and only its last parts exist.
-    for (std::filesystem::path path = line.substr(second + 1); !path.empty();
-         path = path.parent_path()) {
-      memory = std::min(memory, readLimit(root / path.relative_path() /
-                                          (isUnified ? "memory.max" : "memory.limit_in_bytes")));
-      if (path == path.root_path()) {
-        break;
-      }
-    }
-  }
-  return memory;
 }
 
 } // namespace tenon::server

@@ -94,8 +94,4 @@ private:
   std::vector<std::shared_ptr<ChargedString>> all;
 };
 
-/// The memory that this process may use: that of the machine, or less where a control group says
-/// so.
-uint64_t usableMemory();
-
 } // namespace tenon::server

@@ -9,8 +9,9 @@ using namespace mlir;
 namespace tenon::language {
 
 /// [tokens, heads, head width]
-Value Step::projected(Emitter &c, Value x, std::string_view part, Rows rows, int64_t headWidth) {
-  Value y = product(c, x, std::string(part), rows, model.width, model.family->hasProjectionBias);
+Value Step::projected(Value x, const std::string &part, Rows rows, int64_t headWidth) {
+  Emitter c(*this, fileName(part));
+  Value y = product(x, part, rows, model.width, model.family->hasProjectionBias);
   AffineExpr heads = c.constantSize(rows.count / headWidth);
   return y ? c.reshape(y, {tokens, heads, c.constantSize(headWidth)}) : y;
 }
@@ -93,21 +94,21 @@ Value Step::attended(Emitter &c, Value q, Value k, Value v, Value by) {
 }
 
 Value Step::attention(int64_t index, Value x) {
-  Emitter c(*this, layerTensor(index, "attention"));
+  Emitter c(*this, partName(layerTensor(index, "attention"), layerTensor(index, "attn_output"), 1));
   auto named = [&](std::string_view part) { return layerTensor(index, part); };
   bool isFused = model.tensor(named("attn_qkv.weight"));
   int64_t queries = model.heads * model.keyWidth, keys = model.keyHeads * model.keyWidth;
   int64_t values = model.keyHeads * model.valueWidth, all = queries + keys + values;
   auto part = [&](std::string_view name, int64_t first, int64_t rows, int64_t headWidth) {
-    return isFused ? projected(c, x, named("attn_qkv"), Rows(all, first, rows), headWidth)
-                   : projected(c, x, named(name), rows, headWidth);
+    return isFused ? projected(x, named("attn_qkv"), Rows(all, first, rows), headWidth)
+                   : projected(x, named(name), rows, headWidth);
   };
   Value q = part("attn_q", 0, queries, model.keyWidth);
   Value k = part("attn_k", queries, keys, model.keyWidth);
   Value v = part("attn_v", queries + keys, values, model.valueWidth);
   if (model.family->normalizesHeads && q && k) {
-    q = norm(c, q, named("attn_q_norm"), model.keyWidth);
-    k = norm(c, k, named("attn_k_norm"), model.keyWidth);
+    q = norm(q, named("attn_q_norm"), model.keyWidth);
+    k = norm(k, named("attn_k_norm"), model.keyWidth);
   }
   int64_t every = model.family->noRopeEvery;
   bool isTurned = model.rope != Rope::None && (every == 0 || (index + 1) % every != 0);
@@ -122,7 +123,7 @@ Value Step::attention(int64_t index, Value x) {
     return Value();
   }
   Value y = attended(c, q, k, v, model.isWindowed[index] ? windowMask : mask);
-  return product(c, y, named("attn_output"), model.width, model.heads * model.valueWidth);
+  return product(y, named("attn_output"), model.width, model.heads * model.valueWidth);
 }
 
 } // namespace tenon::language

@@ -2,13 +2,12 @@
 #include "compiler/frontend/language/Folder.h"
 
 #include "compiler/frontend/language/Model.h"
+#include "compiler/frontend/weights/Encode.h"
 #include "compiler/frontend/weights/safetensors/Safetensors.h"
 #include "support/json/StrictJson.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -43,19 +42,6 @@ constexpr NamePair kOfLayer[] = {
     {"pre_feedforward_layernorm", "ffn_norm"},
     {"post_feedforward_layernorm", "post_ffw_norm"},
 };
-
-std::vector<float> floatsOf(const gguf::Tensor &tensor) {
-  std::vector<float> values(tensor.elements());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::byte *at = tensor.bytes.data() + i * tensor.type->bytes;
-    uint32_t bits = 0;
-    std::memcpy(&bits, at, tensor.type->bytes);
-    values[i] = tensor.type->name == "F16"    ? weights::halfToFloat(static_cast<uint16_t>(bits))
-                : tensor.type->name == "BF16" ? std::bit_cast<float>(bits << 16)
-                                              : std::bit_cast<float>(bits);
-  }
-  return values;
-}
 
 Status badFolder(std::string_view what) {
   return Status::error(ErrorId::HuggingFaceFolderBad, std::string(what),
@@ -222,7 +208,8 @@ private:
       if (!name.ends_with("norm.weight")) {
         continue;
       }
-      std::vector<float> values = floatsOf(tensor);
+      std::vector<float> values(tensor.elements());
+      weights::decode(*tensor.type, tensor.bytes.data(), values);
       for (float &value : values) {
         value += 1;
       }

@@ -166,7 +166,25 @@ void Step::prepare() {
 
 //===--- Parts of a layer ---===//
 
-Value Step::norm(Emitter &c, Value x, const std::string &name, int64_t size) {
+std::string Step::fileName(const std::string &name) const {
+  constexpr std::string_view kWeight = ".weight";
+  std::string theirs = model.file.nameOf(strCat(name, kWeight));
+  return theirs.ends_with(kWeight) ? theirs.substr(0, theirs.size() - kWeight.size()) : theirs;
+}
+
+std::string Step::partName(const std::string &own, const std::string &tensor, int depth) const {
+  if (!model.folder) {
+    return own;
+  }
+  std::string name = fileName(tensor);
+  for (int i = 0; i < depth; ++i) {
+    name.resize(std::min(name.rfind('.'), name.size()));
+  }
+  return name;
+}
+
+Value Step::norm(Value x, const std::string &name, int64_t size) {
+  Emitter c(*this, fileName(name));
   Value scale = weights.get(c, name + ".weight", {size});
   Value bias = model.family->hasLayerNorm ? weights.get(c, name + ".bias", {size}) : Value();
   if (!x || !scale || c.failed()) {
@@ -178,8 +196,10 @@ Value Step::norm(Emitter &c, Value x, const std::string &name, int64_t size) {
               : c.make<tn::RmsNormOp>(x, scale, axis, epsilon);
 }
 
-Value Step::product(Emitter &c, Value x, const std::string &name, Rows outputs, int64_t inputs,
+Value Step::product(Value x, const std::string &name, Rows outputs, int64_t inputs,
                     bool needsBias) {
+  // A product with the embedding is another layer than the embedding.
+  Emitter c(*this, fileName(name == "token_embd" ? "output" : name));
   Value matrix = weights.cut(c, name + ".weight", outputs, {inputs});
   Value y = x && matrix ? c.make<tn::MatmulOp>(x, matrix, false, true) : Value();
   Value bias = weights.cut(c, name + ".bias", outputs, {}, /*isOptional=*/!needsBias);
@@ -187,7 +207,7 @@ Value Step::product(Emitter &c, Value x, const std::string &name, Rows outputs, 
 }
 
 Value Step::feedForward(int64_t index, Value x) {
-  Emitter c(*this, layerTensor(index, "ffn"));
+  Emitter c(*this, partName(layerTensor(index, "ffn"), layerTensor(index, "ffn_down"), 1));
   auto named = [&](std::string_view part) { return layerTensor(index, part); };
   bool isGated = model.family->isGated;
   // One matrix may hold both: what is activated, then what that scales.
@@ -195,7 +215,7 @@ Value Step::feedForward(int64_t index, Value x) {
   int64_t size = model.inner;
   Rows first = isFused ? Rows(2 * size, 0, size) : size;
   Rows second = isFused ? Rows(2 * size, size, size) : size;
-  Value y = product(c, x, named(isGated && !isFused ? "ffn_gate" : "ffn_up"), first, model.width);
+  Value y = product(x, named(isGated && !isFused ? "ffn_gate" : "ffn_up"), first, model.width);
   switch (model.family->activation) {
   case Activation::Silu:
     y = c.unary<tn::SiluOp>(y);
@@ -205,15 +225,15 @@ Value Step::feedForward(int64_t index, Value x) {
     y = c.unary<tn::GeluOp>(y, model.family->activation == Activation::GeluTanh);
     break;
   }
-  Value up = isGated ? product(c, x, named("ffn_up"), second, model.width) : Value();
+  Value up = isGated ? product(x, named("ffn_up"), second, model.width) : Value();
   y = isGated ? y && up ? c.mul(y, up) : Value() : y;
-  return product(c, y, named("ffn_down"), model.width, size);
+  return product(y, named("ffn_down"), model.width, size);
 }
 
 Value Step::layer(int64_t index, Value x) {
-  Emitter c(*this, layerTensor(index, "residual"));
+  Emitter c(*this, partName(layerTensor(index, "residual"), layerTensor(index, "attn_norm"), 1));
   auto normalized = [&](Value value, std::string_view part) {
-    return norm(c, value, layerTensor(index, part), model.width);
+    return norm(value, layerTensor(index, part), model.width);
   };
   bool isAfter = model.family->normalizesResults;
   Value y = attention(index, normalized(x, "attn_norm"));
@@ -224,7 +244,8 @@ Value Step::layer(int64_t index, Value x) {
   return sum && y ? c.add(sum, y) : Value();
 }
 
-Value Step::embedded(Emitter &c) {
+Value Step::embedded() {
+  Emitter c(*this, fileName("token_embd"));
   Value x = weights.rows(c, "token_embd.weight", {model.vocabulary, model.width}, tokenIds);
   if (x && model.embeddingScale != 1) {
     x = c.mul(x, c.scalarLike(model.embeddingScale, x));
@@ -245,17 +266,17 @@ Result<ImportResult> Step::run() {
   tn::ScopedAssumptions listening(&context, symbols);
   TENON_TRY(makeInputs());
   prepare();
-  Emitter c(*this, "output");
-  Value x = embedded(c);
+  Emitter c(*this, fileName("output"));
+  Value x = embedded();
   for (int64_t i = 0; x && i < model.layers; ++i) {
     x = layer(i, x);
   }
   Value logits;
   if (x) {
     x = c.make<tn::GatherOp>(x, rowNumbers, int64_t{0});
-    x = norm(c, x, "output_norm", model.width);
-    logits = product(c, x, model.tensor("output.weight") ? "output" : "token_embd",
-                     model.vocabulary, model.width);
+    x = norm(x, "output_norm", model.width);
+    logits = product(x, model.tensor("output.weight") ? "output" : "token_embd", model.vocabulary,
+                     model.width);
     logits = capped(c, logits, model.logitCap);
   }
   TENON_TRY(std::move(failure));
@@ -283,6 +304,12 @@ Result<ImportResult> Step::run() {
   }
   endFunction(results, names);
   TENON_ASSIGN(result.module, takeModule());
+  // What seeded inputs may hold: tokens that there are, at the first position, and the first row.
+  std::string limits =
+      strCat("{\"tokens\": ", model.vocabulary - 1, ", \"start\": 0, \"rows\": 0}");
+  (*result.module)
+      ->setAttr("tn.metadata", builder.getDictionaryAttr(builder.getNamedAttr(
+                                   "input_limits", builder.getStringAttr(limits))));
   for (const auto &[name, value] : states) {
     TENON_TRY(tn::declareState(*result.module, name, strCat(name, ".next")));
   }

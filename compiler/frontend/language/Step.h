@@ -51,19 +51,25 @@ private:
   void prepare();
   Angles anglesOf(Emitter &c, const Rotation &rotation);
   Value maskOf(Emitter &c, int64_t window);
-  Value embedded(Emitter &c);
+  Value embedded();
   Value layer(int64_t index, Value x);
   Value attention(int64_t index, Value x);
   Value feedForward(int64_t index, Value x);
-  Value projected(Emitter &c, Value x, std::string_view part, Rows rows, int64_t headWidth);
+  Value projected(Value x, const std::string &part, Rows rows, int64_t headWidth);
   Value turned(Emitter &c, Value x, int64_t heads, const Angles &angles);
   Value attended(Emitter &c, Value q, Value k, Value v, Value mask);
   Value capped(Emitter &c, Value x, double cap);
   Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
   /// RMSNorm or LayerNorm by the tensors of this name, over the last dim.
-  Value norm(Emitter &c, Value x, const std::string &name, int64_t size);
-  Value product(Emitter &c, Value x, const std::string &name, Rows outputs, int64_t inputs,
+  Value norm(Value x, const std::string &name, int64_t size);
+  Value product(Value x, const std::string &name, Rows outputs, int64_t inputs,
                 bool needsBias = false);
+  /// What the file calls the layer of these tensors, for people: "blk.3.attn_q", or
+  /// "model.layers.3.self_attn.q_proj".
+  std::string fileName(const std::string &name) const;
+  /// What the file calls a layer, or the part of it that a tensor is in: `own` for a GGUF file,
+  /// which has no names for parts; of a folder the name behind which `depth` others stand.
+  std::string partName(const std::string &own, const std::string &tensor, int depth) const;
 
   const frontend::ImportOptions &options;
   Weights weights;

@@ -1,6 +1,7 @@
 // Reads GGUF's keys of tokenizers. What a key's absence means is what converters meant by it.
 #include "compiler/frontend/language/Text.h"
 
+#include "compiler/frontend/language/Describe.h"
 #include "compiler/frontend/language/Folder.h"
 #include "generate/template/Parser.h"
 #include "generate/tokenizer/Tokenizer.h"
@@ -185,15 +186,19 @@ Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
                model.folder ? language::readVocabulary(*model.folder, model.vocabulary, gaps)
                             : readVocabulary());
   std::string chat = readTemplate();
-  if (!vocabulary) {
-    return assets;
-  }
-  Json tokenizer = toJson(*vocabulary);
-  TENON_TRY(generate::Tokenizer::create(std::move(*vocabulary)).status());
   Json facts = {{"family", model.family->name},   {"context", model.context},
                 {"positions", positions},         {"layers", model.layers},
                 {"vocabulary", model.vocabulary}, {"template", std::move(chat)}};
+  facts.update(describe(model));
+  Json tokenizer;
+  if (vocabulary) {
+    tokenizer = toJson(*vocabulary);
+    TENON_TRY(generate::Tokenizer::create(std::move(*vocabulary)).status());
+  }
   for (auto [name, value] : {std::pair("language", &facts), {"tokenizer", &tokenizer}}) {
+    if (value->is_null()) {
+      continue;
+    }
     std::optional<std::string> text = dumpUtf8(*value);
     if (!text) {
       return bad("a token or the chat template is not UTF-8");

@@ -9,9 +9,9 @@
 
 namespace tenon::language {
 
-/// The records "tokenizer" and "language" (docs/reference/engine-format.md); none for a file
-/// without a tokenizer. What the tokenizer or the template needs and Tenon lacks goes to `gaps`.
-/// TN0249 where the vocabulary contradicts itself or the embedding.
+/// The records "language" and, for a file with one, "tokenizer" (docs/reference/engine-format.md).
+/// What the tokenizer or the template needs and Tenon lacks goes to `gaps`. TN0249 where the
+/// vocabulary contradicts itself or the embedding.
 Result<std::vector<frontend::Asset>> readText(const Model &model, int64_t positions,
                                               std::vector<frontend::Gap> &gaps);
 

@@ -4,6 +4,8 @@
 
 #include "support/files/MappedFile.h"
 #include "tools/tenon/engines/OutputCheck.h"
+#include "tools/tenon/generate/Fitting.h"
+#include "tools/tenon/generate/LanguageText.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/inputs/Limits.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -20,6 +22,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 namespace tenon::tool {
@@ -79,8 +82,36 @@ Json describeModel(const std::string &path, const ModelInfo &info) {
           {"nodes", nodes}};
 }
 
+Json recordIn(const std::map<std::string, std::string> &records, const char *name) {
+  auto found = records.find(name);
+  return found == records.end() ? Json() : parseJson(found->second);
+}
+
+/// Models of other kinds have no such member.
+void addLanguage(Json &json, const LanguageInfo &info) {
+  Json language = languageJson(info);
+  if (!language.is_null()) {
+    json["language"] = std::move(language);
+  }
+}
+
+LanguageInfo languageOf(const ModelInfo &info) {
+  return {recordIn(info.records, "language"), recordIn(info.records, "tokenizer"), {}};
+}
+
+Result<LanguageInfo> languageOf(const engine::EngineFile &file, const std::string &variant) {
+  LanguageInfo info;
+  for (auto [name, value] :
+       {std::pair("language", &info.language), {"tokenizer", &info.tokenizer}}) {
+    Result<std::string_view> record = file.record(name);
+    *value = record ? parseJson(*record) : Json();
+  }
+  TENON_ASSIGN(info.fit, fitOfEngine(file, variant, /*threads=*/0, /*maxMemory=*/0));
+  return info;
+}
+
 std::string modelText(const std::string &path, const ModelInfo &info, const view::Graph &graph) {
-  std::string text = fmt::format("{}\n", view::visible(path));
+  std::string text = fmt::format("{}\n", view::visible(path)) + languageText(languageOf(info));
   for (const ModelOpset &opset : info.opsets) {
     text += fmt::format("  opset   {}\n", opsetText(opset));
   }
@@ -177,6 +208,7 @@ Result<Inspection> inspectModel(const InspectRequest &request) {
   view::addGroups(graph);
   if (request.format == "json") {
     Json json = describeModel(request.path, info);
+    addLanguage(json, languageOf(info));
     json["graph"] = view::toJson(graph);
     return Inspection{"inspect-model", std::move(json), ""};
   }
@@ -228,16 +260,23 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   if (needsGraph) {
     TENON_ASSIGN(graph, graphOfEngine(request, *file));
   }
+  LanguageInfo language;
+  if (request.format == "json" || request.format == "text") {
+    TENON_ASSIGN(language, languageOf(*file, request.level));
+  }
   if (request.format == "json") {
     Json json = describeEngine(request.path, *file);
+    addLanguage(json, language);
     if (hasGraph) {
       json["graph"] = view::toJson(graph);
     }
     return Inspection{"inspect-engine", std::move(json), ""};
   }
   if (request.format == "text") {
-    return Inspection{
-        "", {}, engineText(request.path, *file) + (hasGraph ? view::renderText(graph) : "")};
+    return Inspection{"",
+                      {},
+                      engineText(request.path, *file, languageText(language)) +
+                          (hasGraph ? view::renderText(graph) : "")};
   }
   return Inspection{"", {}, rendered(request.format, std::move(graph))};
 }

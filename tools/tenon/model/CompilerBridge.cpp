@@ -208,6 +208,9 @@ Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgum
     declared = declaredInfo(model);
     declared.opsets = opsetsOf(model);
   }
+  for (frontend::Asset &asset : imported.assets) {
+    declared.records.emplace(std::move(asset.name), std::move(asset.json));
+  }
   if (!imported.gaps.empty() || !imported.module) {
     for (frontend::Gap &gap : imported.gaps) {
       declared.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.source, gap.dtype,
@@ -222,6 +225,7 @@ Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgum
   }
   ModelInfo info = InfoReader(main, symbols, store).read();
   info.opsets = declared.opsets;
+  info.records = std::move(declared.records);
   info.overridable = declared.overridable;
   info.needs = needsOf(*imported.module, symbols.symbols());
   auto ranges = [&](llvm::StringRef id, mlir::Type element) {

@@ -96,6 +96,8 @@ struct ModelInfo {
   uint64_t weightCount = 0;
   uint64_t weightBytes = 0;
   std::string graph; ///< JSON of tn::graphInfo; empty with gaps
+  /// What an engine would carry for whoever runs it, by name: JSON.
+  std::map<std::string, std::string> records;
 };
 
 /// The dims of every tensor that the nodes of an ONNX model make, and of its inputs; -1 for a free

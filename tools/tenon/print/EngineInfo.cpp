@@ -162,11 +162,13 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
   return result;
 }
 
-std::string engineText(const std::string &path, const engine::EngineFile &file) {
+std::string engineText(const std::string &path, const engine::EngineFile &file,
+                       std::string_view model) {
   std::string text =
       fmt::format("{}  {}\n  made by {} from model {}\n  options {}\n", visible(path),
                   formatBytes(file.fileBytes()), file.provenance().compiler,
                   file.provenance().model, visible(file.provenance().options));
+  text += model;
   if (!file.variants().empty()) {
     const Plan &plan = file.variants()[0].plan;
     for (const Port &port : plan.inputs) {

@@ -10,6 +10,7 @@
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/model/DataFile.h"
 #include "tools/tenon/quant/BeforeAfter.h"
+#include "tools/tenon/quant/QuantizeLanguage.h"
 #include "tools/tenon/quant/QuantizeText.h"
 #include "tools/tenon/quant/SearchText.h"
 
@@ -95,11 +96,14 @@ Result<QuantizedModel> calibrateAndWrite(const QuantizeRequest &request,
 
 Result<QuantizedModel> quantizeModel(QuantizeRequest request, TaskListener &listener) {
   const CalibrationRequest &calibration = request.calibration;
+  TENON_TRY(isModel(calibration.model, Takes::Model).takeStatus());
+  if (isLanguageModel(calibration.model)) {
+    return quantizeLanguage(std::move(request), listener);
+  }
   if (request.output.empty()) {
     request.output = defaultOutput(request);
   }
   TENON_TRY(checkRequest(request));
-  TENON_TRY(isModel(calibration.model, Takes::Model).takeStatus());
   TENON_TRY(checkIsOnnx(calibration.model));
   std::vector<std::string> reads;
   if (!calibration.data.empty()) {

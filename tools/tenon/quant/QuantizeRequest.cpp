@@ -42,6 +42,10 @@ Status checkRequest(const QuantizeRequest &request) {
   auto refuse = [](std::string what, std::string next) {
     return Status::error(ErrorId::BadArgument, std::move(what), std::move(next));
   };
+  if (!request.text.empty()) {
+    return refuse("--text measures language models, and the model is an ONNX file",
+                  "give samples with --data and --report");
+  }
   bool isWeightsOnly = !request.weightsOnly.empty();
   if (request.calibration.data.empty() && !isWeightsOnly && !request.dynamic) {
     return refuse("there are no samples for calibration",

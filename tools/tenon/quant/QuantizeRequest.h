@@ -15,6 +15,7 @@ struct QuantizeRequest {
   CalibrationRequest calibration;
   std::string output, ranges = "mse";
   std::string weightsOnly; ///< "8", "4", or empty
+  std::string text;        ///< of a language model: a file to measure the loss on, or empty
   std::string precision = "int8", int4Form = "nbits";
   bool dynamic = false, perTensor = false;
   std::optional<double> percentile;

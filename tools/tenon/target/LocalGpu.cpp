@@ -37,4 +37,15 @@ Result<target::Target> localGpu() {
   return local;
 }
 
+Result<uint64_t> freeGpuMemory() {
+  namespace cuda = runtime::cuda;
+  TENON_ASSIGN(std::shared_ptr<const cuda::CudaDevice> device,
+               cuda::CudaDevice::open(cuda::kDriverLibrary, 0));
+  cuda::ContextScope scope(*device);
+  size_t freeBytes = 0, allBytes = 0;
+  const cuda::CudaDriver &driver = device->driver();
+  TENON_TRY(driver.check(driver.memGetInfo(&freeBytes, &allBytes), "asking for free memory"));
+  return uint64_t{freeBytes};
+}
+
 } // namespace tenon::tool

@@ -5,10 +5,14 @@
 #include "compiler/target/Target.h"
 #include "support/Result.h"
 
+#include <cstdint>
+
 namespace tenon::tool {
 
 /// The named part by the name that the driver gives it, else the architecture's row; with the
 /// multiprocessors and caches that the driver counts. An error says why there is none.
 Result<target::Target> localGpu();
+/// Bytes that are free on it, once this process has a context there.
+Result<uint64_t> freeGpuMemory();
 
 } // namespace tenon::tool

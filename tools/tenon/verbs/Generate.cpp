@@ -7,8 +7,8 @@
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/generate/Fitting.h"
 #include "tools/tenon/generate/Interrupt.h"
-#include "tools/tenon/generate/OpenModel.h"
 #include "tools/tenon/print/Format.h"
 
 #include <CLI/CLI.hpp>
@@ -35,7 +35,7 @@ struct GenerateFlags {
   std::optional<std::string> prompt;
   std::string system, templateFile;
   bool isRaw = false, isChat = false, noCache = false, logprobs = false;
-  uint64_t context = 0, answers = 1;
+  uint64_t context = 0, answers = 1, maxMemory = 0;
   unsigned threads = 0;
   generate::GenerateOptions options;
   std::vector<std::string> bias;
@@ -64,19 +64,17 @@ Result<std::pair<int32_t, double>> parseBias(const std::string &text) {
 }
 
 /// What fits: the line that is shown before the first answer.
-std::string sizesText(const LanguageModel &model, uint64_t held) {
+std::string sizesText(const LanguageModel &model, const generate::Fit &fit) {
   const generate::ModelFacts &facts = model.facts();
-  return fmt::format("{}, {} layers, {} tokens in the vocabulary; {} of memory for {} positions "
-                     "(the model was trained for {})",
-                     facts.family, facts.layers, facts.vocabulary, formatBytes(held),
-                     facts.positions, facts.context);
+  return fmt::format("{}, {} layers: {}", facts.family, facts.layers, fitText(fit));
 }
 
 class Conversation {
 public:
-  Conversation(const GenerateFlags &theFlags, const LanguageModel &theModel, Sequence &theSequence,
-               std::string theTemplate, Terminal &theTerminal)
-      : flags(theFlags), model(theModel), sequence(theSequence),
+  Conversation(const GenerateFlags &theFlags, const LanguageModel &theModel,
+               const generate::Fit &theFit, Sequence &theSequence, std::string theTemplate,
+               Terminal &theTerminal)
+      : flags(theFlags), model(theModel), fit(theFit), sequence(theSequence),
         chatTemplate(std::move(theTemplate)), terminal(theTerminal) {
     if (!flags.system.empty()) {
       messages.push_back({"system", flags.system});
@@ -98,7 +96,11 @@ public:
       }
     }
     if (terminal.json()) {
-      terminal.printJson("generate", {{"prompt_tokens", prompt}, {"answers", std::move(answers)}});
+      Json memory = fitJson(fit);
+      TENON_ASSIGN(memory["held_bytes"], sequence.memory());
+      terminal.printJson("generate", {{"prompt_tokens", prompt},
+                                      {"answers", std::move(answers)},
+                                      {"memory", std::move(memory)}});
     }
     return Status::ok();
   }
@@ -157,6 +159,7 @@ private:
 
   const GenerateFlags &flags;
   const LanguageModel &model;
+  const generate::Fit &fit;
   Sequence &sequence;
   std::string chatTemplate;
   Terminal &terminal;
@@ -179,17 +182,14 @@ Status converse(Conversation &conversation, Terminal &terminal) {
 
 Status generateText(GenerateFlags &flags, Terminal &terminal) {
   flags.open.useCache = !flags.noCache;
-  if (flags.context > 0) {
-    flags.open.shapes = {fmt::format("context:[1..{}]", flags.context)};
-  }
   for (const std::string &text : flags.bias) {
     TENON_ASSIGN(flags.options.sampling.bias.emplace_back(), parseBias(text));
   }
-  TENON_ASSIGN(OpenModel opened, OpenModel::open(flags.open, terminal));
-  const std::unique_ptr<LanguageModel> &model = opened.model;
+  FittingRequest request = {flags.open, flags.context, flags.threads, flags.maxMemory};
+  TENON_ASSIGN(FittingModel fitting, openFitting(std::move(request), terminal));
+  const std::unique_ptr<LanguageModel> &model = fitting.opened.model;
   TENON_ASSIGN(Sequence sequence, Sequence::create(*model, flags.threads));
-  TENON_ASSIGN(uint64_t held, sequence.memory());
-  terminal.note(sizesText(*model, held));
+  terminal.note(sizesText(*model, fitting.fit));
   std::string chatTemplate = model->facts().chatTemplate;
   if (!flags.templateFile.empty()) {
     TENON_ASSIGN(MappedFile file, MappedFile::open(flags.templateFile));
@@ -197,7 +197,8 @@ Status generateText(GenerateFlags &flags, Terminal &terminal) {
   }
   bool wantsTemplate = flags.isChat || !flags.system.empty() || !flags.templateFile.empty();
   flags.isRaw = flags.isRaw || (chatTemplate.empty() && !wantsTemplate);
-  Conversation conversation(flags, *model, sequence, std::move(chatTemplate), terminal);
+  Conversation conversation(flags, *model, fitting.fit, sequence, std::move(chatTemplate),
+                            terminal);
   if (flags.prompt) {
     TENON_TRY(conversation.answer(*flags.prompt));
     return flags.isChat ? converse(conversation, terminal) : Status::ok();
@@ -251,7 +252,12 @@ Action declareGenerate(CLI::App &command) {
       "Tokens of an answer at most; 512 by default");
   addNumber(
       command, "--context", {1, 1'000'000}, [flags](uint64_t value) { flags->context = value; },
-      "Positions of a conversation, when compiling a GGUF file; 2048 by default");
+      "Positions of a conversation, when compiling a file or folder; by default 2048, or what "
+      "fits into memory");
+  addNumber(
+      command, "--max-memory", {1, 1 << 24},
+      [flags](uint64_t value) { flags->maxMemory = value << 20; },
+      "Memory in MiB that weights and session may take; by default what is free");
   addNumber(
       command, "--answers", {1, kMostAnswers}, [flags](uint64_t value) { flags->answers = value; },
       "Answers to the prompt, each with the next seed");

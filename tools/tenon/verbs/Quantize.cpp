@@ -73,7 +73,11 @@ Status quantize(QuantizeFlags &flags, Terminal &terminal) {
 Action declareQuantize(CLI::App &command) {
   std::shared_ptr<QuantizeFlags> flags = std::make_shared<QuantizeFlags>();
   flags->request.calibration.threads = usableCpus();
-  command.add_option("MODEL", flags->request.calibration.model, "A trained model (ONNX, FP32)")
+  command
+      .add_option(
+          "MODEL", flags->request.calibration.model,
+          "A trained model (ONNX, FP32), or a language model: a GGUF file or a Hugging Face "
+          "folder")
       ->required();
   command.add_option("--data", flags->request.calibration.data,
                      "Calibration samples: x.npz with an array for each input, JSON lines, or a "
@@ -81,7 +85,8 @@ Action declareQuantize(CLI::App &command) {
   addOutput(command, flags->request.output,
             "Where to write the quantized model; by default the model's name with .int8.onnx, "
             ".fp8.onnx, .dynamic.onnx, or "
-            ".w8.onnx or .w4.onnx for weights alone");
+            ".w8.onnx or .w4.onnx for weights alone; of a language model .int8.gguf or "
+            ".int4.gguf");
   std::vector<std::string> methods;
   for (quant::RangeMethod method : quant::kRangeMethods) {
     methods.emplace_back(quant::nameOf(method));
@@ -108,6 +113,16 @@ Action declareQuantize(CLI::App &command) {
   addChoice(command, "--weights-only", flags->request.weightsOnly, {"8", "4"},
             "Store weights in 8 bits, or those of matmuls in 4, and compute in FP32: needs no "
             "samples; with --data, 4 bits are rounded by them (GPTQ)");
+  command
+      .add_option_function<std::string>(
+          "--weights",
+          [flags](const std::string &text) { flags->request.weightsOnly = text.substr(3); },
+          "The same as --weights-only, by the names of types; of a language model the blocks of "
+          "GGUF: Q4_K or Q4_1, or Q8_0")
+      ->check(CLI::IsMember({"int8", "int4"}));
+  command.add_option("--text", flags->request.text,
+                     "For a language model: a text, in UTF-8, to measure the loss on: perplexity "
+                     "and divergence");
   addChoice(command, "--int4-form", flags->request.int4Form, {"nbits", "qdq"},
             "Weights of 4 bits as MatMulNBits, or as DequantizeLinear with block_size (opset 21)");
   command

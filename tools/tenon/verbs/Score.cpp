@@ -6,6 +6,7 @@
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/generate/MeanText.h"
 #include "tools/tenon/generate/OpenModel.h"
 
 #include <CLI/CLI.hpp>
@@ -25,14 +26,6 @@ struct ScoreFlags {
   bool noCache = false;
   generate::ScoreOptions options;
 };
-
-Json meanJson(const Mean &mean) {
-  return {{"mean", mean.value}, {"low", mean.low()}, {"high", mean.high()}};
-}
-
-std::string interval(double value, double low, double high) {
-  return fmt::format("{:.4g} ({:.4g} .. {:.4g})", value, low, high);
-}
 
 Status score(ScoreFlags &flags, Terminal &terminal) {
   flags.open.useCache = !flags.noCache;
@@ -66,11 +59,11 @@ Status score(ScoreFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   terminal.print(fmt::format("perplexity      {}  over {} tokens, 95 % interval\n",
-                             interval(perplexity, low, high), result.tokens));
+                             intervalText(perplexity, low, high), result.tokens));
   if (result.divergence) {
-    auto shown = [](const Mean &mean) { return interval(mean.value, mean.low(), mean.high()); };
     terminal.print(fmt::format("KL divergence   {}  nats a token, from {}\nsame top token  {}\n",
-                               shown(*result.divergence), flags.against, shown(*result.sameTop)));
+                               meanText(*result.divergence), flags.against,
+                               meanText(*result.sameTop)));
   }
   return Status::ok();
 }

@@ -158,8 +158,10 @@ Status Reader::readKeys(uint64_t count) {
     if (key.empty() || key.size() > kMaxName) {
       return bad(strCat("a key has ", key.size(), " bytes"));
     }
+    uint64_t begin = at;
     TENON_ASSIGN(uint32_t kind, take<uint32_t>());
     TENON_ASSIGN(Value value, takeValue(kind, key));
+    file.stored.push_back({key, bytes.subspan(begin, at - begin)});
     if (!file.keys.emplace(key, std::move(value)).second) {
       return bad(strCat("the key '", key, "' occurs twice"));
     }
@@ -203,6 +205,7 @@ Status Reader::readTensors(uint64_t count) {
                         tensor.type->elements));
     }
     order.emplace_back(tensor.name, offset);
+    file.order.push_back(tensor.name);
     if (!file.tensors.emplace(tensor.name, std::move(tensor)).second) {
       return bad(strCat("the tensor '", name, "' occurs twice"));
     }

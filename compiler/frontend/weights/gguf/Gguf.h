@@ -53,8 +53,18 @@ struct Value::List {
 
 using weights::Tensor;
 
+/// A key as the file has it: its value's type and the value, in the file's encoding.
+struct StoredKey {
+  std::string_view name;
+  Bytes value;
+};
+
 struct File {
   std::map<std::string, Value, std::less<>> keys;
+  /// The same in the order of the file; none of another format.
+  std::vector<StoredKey> stored;
+  /// Names of tensors in the order of the file; none of another format.
+  std::vector<std::string> order;
   std::map<std::string, Tensor, std::less<>> tensors;
   /// What another format calls a key or a tensor, where the file is of another.
   std::map<std::string, std::string, std::less<>> names;

@@ -77,6 +77,7 @@ Result<std::vector<std::shared_ptr<MappedFile>>> readLaterParts(const std::strin
         numberOf(*part, "split.count", -1) != count) {
       return misplaced(strCat("'", paths[i], "' is not ", name));
     }
+    first.order.insert(first.order.end(), part->order.begin(), part->order.end());
     for (auto &[tensor, value] : part->tensors) {
       if (!first.tensors.emplace(tensor, std::move(value)).second) {
         return misplaced(strCat("the tensor '", tensor, "' occurs in ", name, " again"));
