@@ -2,6 +2,7 @@
 // Relies on the store's views; a generated weight is made when it is written and not kept.
 #include "compiler/plan/Weights.h"
 
+#include "compiler/graph/ContentGenerator.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
 #include "support/threads/ThreadPool.h"
@@ -111,7 +112,10 @@ WeightTable::Key WeightTable::keyOf(const Array &array) const {
   }
   ArrayRef<char> bytes = view(array);
   if (bytes.empty()) {
-    key.sample = "generated " + array.id;
+    const tn::WeightEntry *entry = store.find(array.id);
+    const tn::ContentGenerator *known =
+        entry ? entry->generate.target<tn::ContentGenerator>() : nullptr;
+    key.sample = known ? "of " + known->content : "generated " + array.id;
     return key;
   }
   for (size_t start :
