@@ -208,15 +208,11 @@ Value Weights::blocks(frontend::Emitter &c, const gguf::Tensor &tensor) {
   const weights::BlockType &type = *tensor.type;
   OpBuilder &builder = c.builder();
   int64_t groups = tensor.elements() / type.group;
-  bool hasZeros = type.zero < 0;
-  Value zeros = hasZeros ? part(c, tensor, Part::Zeros)
-                         : c.broadcast(c.scalar(static_cast<double>(type.zero),
-                                                builder.getIntegerType(8, /*isSigned=*/false)),
-                                       {c.constantSize(groups)});
   Value y = c.makeTyped<tn::DequantizeOp>(
       RankedTensorType::get({groups, type.group}, builder.getF32Type()),
-      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), zeros, int64_t{0});
-  if (hasZeros) {
+      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), part(c, tensor, Part::Zeros),
+      int64_t{0});
+  if (type.zero < 0) {
     y = c.sub(y, part(c, tensor, Part::Rests));
   }
   tn::Dims dims;
