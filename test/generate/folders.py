@@ -315,6 +315,29 @@ class Folders(ToolTest):
                     found = json.loads(self.tool("tokenize", path, text, "--special", "--json"))
                     self.assertEqual(peer.encode(text).ids, found["tokens"])
 
+    def test_added_tokens(self):
+        """Tokens that take the white space beside them, and that count as single words only; control tokens too, since the text is a template's."""
+        tokenizer = byte_level()
+        first, second, third = tokenizer["added_tokens"]
+        more = [{**first, "id": third["id"] + 1 + i, "content": text, **rule} for i, (text, rule) in enumerate({
+            "<r>": {"rstrip": True}, "<l>": {"lstrip": True}, "<lr>": {"lstrip": True, "rstrip": True}, "word": {"single_word": True, "special": False}, "  ": {"special": False},
+            "<w>": {"single_word": True, "lstrip": True, "rstrip": True},
+        }.items())]  # fmt: skip
+        tokenizer["added_tokens"] = [first, second, third, *more]
+        twin = spaced(PREPEND, None, True)
+        twin["added_tokens"] = [*twin["added_tokens"], *({**token, "id": len(twin["model"]["vocab"]) + i} for i, token in enumerate(token for token in more if token["content"].strip()))]
+        parts = ["<r>", "<l>", "<lr>", "<w>", "word", "<|end|>", "<b>", "<s>", "he", "hell", " ", "  ", "   ", "\n", "\u00a0", "\u3000", "_", "\u00e9", "\u200d", "\u24d0", "7", "."]
+        random = np.random.default_rng(3)
+        texts = ["".join(parts[i] for i in random.integers(0, len(parts), random.integers(1, 9))) for _ in range(60)]
+        for tokens in (tokenizer, twin):
+            path, _ = self.write("llama", tokenizer=tokens)
+            engine = path.with_suffix(".tenon")
+            self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+            peer = Tokenizer.from_str(json.dumps(tokens))
+            for text in texts:
+                with self.subTest(tokens=len(tokens["added_tokens"]), text=text):
+                    self.assertEqual(peer.encode(text).ids, json.loads(self.tool("tokenize", engine, text, "--special", "--json"))["tokens"])
+
     def refused(self, path, code, *words, verb="check"):
         done = self.run_tool(verb, path, *(["-o", self.folder / "x.tenon"] if verb == "compile" else []))
         text = done.stdout + done.stderr
@@ -420,7 +443,6 @@ class Folders(ToolTest):
         check("Removed", pre_tokenizer=sequence({**split(" "), "behavior": "Removed"}, BYTES))
         check("WordPiece", decoder={"type": "WordPiece"})
         check("dropout", model={**model, "dropout": 0.5})
-        check("lstrip", added_tokens=[{**good["added_tokens"][0], "lstrip": True}])
         check("TN0246", pre_tokenizer=sequence(split("(?<=a)b"), BYTES))
         check("TN0249", model={**model, "vocab": {**model["vocab"], "zz": 2**63 + 2**31}})
         check("TN0249", model={**model, "vocab": {**model["vocab"], "zz": 5}})
