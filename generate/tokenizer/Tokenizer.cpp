@@ -217,6 +217,8 @@ Status Tokenizer::index() {
     std::string text = behind.value_or(token);
     if (source.form == TokenizerForm::Scored && source.kinds[i] == TokenKind::Normal) {
       replaceAll(text, kSpaceSign, " ");
+    } else if (source.kinds[i] == TokenKind::UserDefined) {
+      text = withSpaces(text);
     }
     bool isByte = text.size() == 1 &&
                   (source.form == TokenizerForm::ByteLevel ? source.kinds[i] == TokenKind::Normal
@@ -227,8 +229,9 @@ Status Tokenizer::index() {
     bytes.push_back(std::move(text));
     bool isWhole =
         source.kinds[i] == TokenKind::Control || source.kinds[i] == TokenKind::UserDefined;
-    if (isWhole && !token.empty() && specials.emplace(token, id).second) {
-      specialSizes[static_cast<uint8_t>(token[0])].push_back(token.size());
+    std::string written = withSpaces(token);
+    if (isWhole && !token.empty() && specials.emplace(written, id).second) {
+      specialSizes[static_cast<uint8_t>(written[0])].push_back(written.size());
     }
   }
   for (std::vector<size_t> &sizes : specialSizes) {
@@ -297,6 +300,14 @@ int32_t Tokenizer::specialAt(std::string_view text, bool isOfTemplate) const {
   return -1;
 }
 
+std::string Tokenizer::withSpaces(std::string_view text) const {
+  std::string written(text);
+  if (source.form == TokenizerForm::Scored && source.merges.empty()) {
+    replaceAll(written, kSpaceSign, " ");
+  }
+  return written;
+}
+
 TokenRule Tokenizer::ruleOf(int32_t token) const {
   auto found = rules.find(token);
   return found == rules.end() ? TokenRule{} : found->second;
@@ -317,8 +328,10 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
   }
   // What lies between special tokens is one text, whoever wrote its parts.
   std::string whole, between;
+  std::vector<size_t> ends;
   for (const TextPart &part : parts) {
-    whole += part.text;
+    whole += withSpaces(part.text);
+    ends.push_back(whole.size());
   }
   bool isFirst = true;
   TokenRule last;
@@ -341,13 +354,11 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
     return Status::ok();
   };
   std::string_view text = whole;
-  size_t end = 0;
-  for (const TextPart &part : parts) {
-    size_t at = end;
-    end += part.text.size();
-    while (at < end) {
-      int32_t special = specialAt(text.substr(at, end - at), part.isOfTemplate);
-      size_t size = special < 0 ? 1 : source.tokens[special].size();
+  size_t at = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    while (at < ends[i]) {
+      int32_t special = specialAt(text.substr(at, ends[i] - at), parts[i].isOfTemplate);
+      size_t size = special < 0 ? 1 : withSpaces(source.tokens[special]).size();
       if (special < 0 || !fits(special, text.substr(0, at), text.substr(at + size))) {
         between += text.substr(at, size);
         at += size;

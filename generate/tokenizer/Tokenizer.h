@@ -64,6 +64,8 @@ private:
   Status encodeScored(std::string_view text, std::vector<int32_t> &tokens) const;
   /// The longest token that counts whole, or -1.
   int32_t specialAt(std::string_view text, bool isOfTemplate) const;
+  /// A text as tokens are looked for in it: to SentencePiece, the sign of a space is a space.
+  std::string withSpaces(std::string_view text) const;
   TokenRule ruleOf(int32_t token) const;
   /// Whether a token may stand between two texts.
   bool fits(int32_t token, std::string_view before, std::string_view behind) const;

@@ -189,6 +189,24 @@ TEST(Tokenizer, ScoredTextBehindASpecialTokenHasOneSpace) {
   EXPECT_EQ(ofTemplate("<s> a</s> a"), "[<s>][ a][</s>][ a]");
 }
 
+TEST(Tokenizer, ScoredTokensOfSpacesAreFoundWhicheverSignASpaceHas) {
+  Vocabulary vocabulary = scoredVocabulary({"\u2581", "a"});
+  vocabulary.addsSpacePrefix = false;
+  for (std::string_view two : {"  ", "\u2581\u2581"}) {
+    Vocabulary changed = vocabulary;
+    changed.tokens.emplace_back(two);
+    changed.kinds.push_back(TokenKind::UserDefined);
+    changed.scores.push_back(0);
+    Tokenizer tokenizer = *Tokenizer::create(changed);
+    int32_t spaces = tokenizer.find(two), one = tokenizer.find("\u2581"), a = tokenizer.find("a");
+    for (std::string_view text : {"a  a ", "a\u2581 a ", "a \u2581a\u2581", "a\u2581\u2581a "}) {
+      Tokens tokens = *tokenizer.encode(text);
+      EXPECT_EQ(tokens, (Tokens{a, spaces, a, one})) << text;
+      EXPECT_EQ(tokenizer.decode(tokens), "a  a ");
+    }
+  }
+}
+
 TEST(Tokenizer, ScoredWithoutBytesHasOneUnknownForNeighbours) {
   Tokenizer tokenizer = *Tokenizer::create(scoredVocabulary({"a", "\u2581"}, /*hasBytes=*/false));
   EXPECT_EQ(*tokenizer.encode("a\u65e5\u672ca"), (Tokens{tokenizer.find("\u2581"), 3, 0, 3}));
