@@ -417,6 +417,7 @@ class Folders(ToolTest):
         check("TN0253", "num_hidden_layers", num_hidden_layers=-1)
         check("TN0253", "num_attention_heads", num_attention_heads="4")
         check("TN0253", "rotary", rope_parameters=[1])
+        check("TN0253", "original_max", rope_parameters={"rope_type": "linear", "factor": 2.0, "original_max_position_embeddings": 1e308})
         check("TN0253", "lm_head.weight", tie_word_embeddings=False)
         check("TN0253", "q_proj.bias", attention_bias=True)
         check("TN0245", "model.layers.2.", num_hidden_layers=3)

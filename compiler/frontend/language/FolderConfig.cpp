@@ -394,6 +394,9 @@ Status ConfigReader::readScaling(const Json &rope, const std::string &kind) {
                                        : outside ? *outside
                                                  : Json(maxPositions),
                                        "original_max_position_embeddings"));
+  if (original < 1 || original > static_cast<double>(kMaxSize)) {
+    return bad(strCat("'original_max_position_embeddings' must be from 1 to ", kMaxSize));
+  }
   if (kind == "llama3") {
     return putFrequencies(rope, original);
   }
