@@ -179,7 +179,7 @@ private:
     gguf::Tensor &matrix = found->second;
     if (matrix.dims.size() != 2 || (isHeads && matrix.dims[0] % (3 * shape.heads) != 0)) {
       return badTensors(strCat("the tensor '", folder.file.nameOf(found->first),
-                               "' is no matrix for ", shape.heads, " heads"));
+                               "' cannot be cut into ", shape.heads, " heads"));
     }
     if (isColumns) {
       std::swap(matrix.dims[0], matrix.dims[1]);
