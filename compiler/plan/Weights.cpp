@@ -2,6 +2,7 @@
 // Relies on the store's views; a generated weight is made when it is written and not kept.
 #include "compiler/plan/Weights.h"
 
+#include "compiler/graph/ContentGenerator.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
 #include "support/threads/ThreadPool.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr int64_t kPieceBytes = 2 << 20;
 /// Bytes that a thread makes at a time.
 constexpr int64_t kBlockBytes = 64 << 10;
+/// Bytes of a generated weight that are packed at a time, where it can be cut.
+constexpr int64_t kSlabBytes = 8 << 20;
 /// Bytes compared before whole arrays are: at both ends and in the middle.
 constexpr size_t kSampleBytes = 256;
 
@@ -95,6 +98,49 @@ Status writeGenerated(const tn::WeightGenerator &generator, uint64_t bytes, Thre
   return Status::ok();
 }
 
+/// Packs an array in pieces.
+Status pack(const char *bytes, const PackLayout &layout, ThreadPool &pool,
+            const engine::ByteSink &sink) {
+  Packer packer(layout);
+  int64_t rowBytes = std::max<int64_t>(1, packer.rowBytes());
+  int64_t rowsPerPiece = std::max<int64_t>(1, kPieceBytes / rowBytes);
+  std::vector<std::byte> piece(std::min(rowsPerPiece, packer.rows()) * rowBytes);
+  for (int64_t begin = 0; begin < packer.rows(); begin += rowsPerPiece) {
+    int64_t count = std::min(rowsPerPiece, packer.rows() - begin);
+    pool.parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
+      packer.pack(reinterpret_cast<const std::byte *>(bytes), begin + first, begin + last,
+                  piece.data() + first * rowBytes);
+    });
+    TENON_TRY(sink(Bytes(piece).first(count * packer.rowBytes())));
+  }
+  return Status::ok();
+}
+
+/// How many of the outermost indices of a weight become one part of the packed array; all of them
+/// where the packed array does not begin with that dim.
+int64_t packedTogether(const PackLayout &layout) {
+  tn::PackedDim first = tn::packedDims(layout.shape, layout.packing).front();
+  return first.source == 0 && first.level == 0 ? first.step : layout.shape.front();
+}
+
+/// The same of a generated weight, of which `buffer` holds some rows at a time.
+Status packGenerated(const tn::WeightGenerator &generator, const PackLayout &layout, uint64_t bytes,
+                     ThreadPool &pool, std::vector<char> &buffer, const engine::ByteSink &sink) {
+  int64_t rows = layout.shape.front();
+  int64_t rowBytes = static_cast<int64_t>(bytes) / std::max<int64_t>(rows, 1);
+  int64_t together = packedTogether(layout);
+  int64_t step = std::max<int64_t>(1, kSlabBytes / (together * rowBytes)) * together;
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    PackLayout slab = layout;
+    slab.shape.front() = std::min(step, rows - begin);
+    int64_t size = slab.shape.front() * rowBytes;
+    buffer.resize(std::max<size_t>(buffer.size(), size));
+    generate(generator, begin * rowBytes, size, buffer.data(), pool);
+    TENON_TRY(pack(buffer.data(), slab, pool, sink));
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 ArrayRef<char> WeightTable::view(const Array &array) const {
@@ -111,7 +157,10 @@ WeightTable::Key WeightTable::keyOf(const Array &array) const {
   }
   ArrayRef<char> bytes = view(array);
   if (bytes.empty()) {
-    key.sample = "generated " + array.id;
+    const tn::WeightEntry *entry = store.find(array.id);
+    const tn::ContentGenerator *known =
+        entry ? entry->generate.target<tn::ContentGenerator>() : nullptr;
+    key.sample = known ? "of " + known->content : "generated " + array.id;
     return key;
   }
   for (size_t start :
@@ -224,15 +273,12 @@ Status WeightTable::write(const Array &array, ThreadPool &pool, Scratch &scratch
   bool isGenerated = bytes.empty() && array.sourceBytes > 0;
   tn::WeightGenerator last = isGenerated ? store.find(array.id)->generate : nullptr;
   uint64_t size = array.sourceBytes;
-  auto make = [&](std::vector<char> &buffer) {
-    buffer.resize(std::max<size_t>(buffer.size(), size));
-    generate(last, 0, size, buffer.data(), pool);
-    bytes = ArrayRef(buffer).take_front(size);
-  };
   for (const Derivation &derivation : array.derivations) {
     if (last) {
-      make(scratch.generated);
+      scratch.generated.resize(std::max<size_t>(scratch.generated.size(), size));
+      generate(last, 0, size, scratch.generated.data(), pool);
       std::swap(scratch.generated, scratch.derived);
+      bytes = ArrayRef(scratch.derived).take_front(size);
     }
     last = [make = derivation.make, from = bytes.data()](
                uint64_t begin, uint64_t count, char *out) { make(from, begin, count, out); };
@@ -241,22 +287,8 @@ Status WeightTable::write(const Array &array, ThreadPool &pool, Scratch &scratch
   if (!array.layout) {
     return last ? writeGenerated(last, size, pool, sink) : sink(asBytes(bytes));
   }
-  if (last) {
-    make(scratch.generated);
-  }
-  Packer packer(*array.layout);
-  int64_t rowBytes = std::max<int64_t>(1, packer.rowBytes());
-  int64_t rowsPerPiece = std::max<int64_t>(1, kPieceBytes / rowBytes);
-  std::vector<std::byte> piece(std::min(rowsPerPiece, packer.rows()) * rowBytes);
-  for (int64_t begin = 0; begin < packer.rows(); begin += rowsPerPiece) {
-    int64_t count = std::min(rowsPerPiece, packer.rows() - begin);
-    pool.parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
-      packer.pack(asBytes(bytes).data(), begin + first, begin + last,
-                  piece.data() + first * rowBytes);
-    });
-    TENON_TRY(sink(Bytes(piece).first(count * packer.rowBytes())));
-  }
-  return Status::ok();
+  return last ? packGenerated(last, *array.layout, size, pool, scratch.generated, sink)
+              : pack(bytes.data(), *array.layout, pool, sink);
 }
 
 engine::WeightSource WeightTable::source(unsigned threads) const {

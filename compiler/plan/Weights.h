@@ -66,7 +66,7 @@ private:
     uint64_t bytes;
     std::vector<std::string> derivations;
     std::optional<PackLayout> layout;
-    std::string sample; ///< some of the bytes, or the id of a generated weight
+    std::string sample; ///< some of the bytes, or what or which a generated weight is
     auto operator<=>(const Key &) const = default;
   };
 

@@ -23,4 +23,8 @@ enum class CodeClass : uint8_t {
 
 CodeClass classOf(char32_t point);
 
+/// What regular expressions of Rust take as \w, by which tokens are told apart that count as single
+/// words only.
+bool isOfWord(char32_t point);
+
 } // namespace tenon::generate

@@ -3,6 +3,7 @@
 #include "generate/tokenizer/Tokenizer.h"
 
 #include "generate/text/Utf8.h"
+#include "generate/tokenizer/CodeClass.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -78,6 +79,45 @@ uint64_t pairOf(int32_t left, int32_t right) {
 void replaceAll(std::string &text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
+  }
+}
+
+/// The first code point of a text, and its bytes; none of no text, and where it is not UTF-8.
+std::optional<std::pair<char32_t, size_t>> firstPoint(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(4, text.size()); ++size) {
+    if (Result<std::u32string> points = decodeUtf8(text.substr(0, size))) {
+      return std::pair(points->front(), size);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::pair<char32_t, size_t>> lastPoint(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(4, text.size()); ++size) {
+    if (Result<std::u32string> points = decodeUtf8(text.substr(text.size() - size))) {
+      return std::pair(points->back(), size);
+    }
+  }
+  return std::nullopt;
+}
+
+void dropSpacesAtBegin(std::string &text) {
+  size_t count = 0;
+  while (auto point = firstPoint(std::string_view(text).substr(count))) {
+    if (classOf(point->first) != CodeClass::Space) {
+      break;
+    }
+    count += point->second;
+  }
+  text.erase(0, count);
+}
+
+void dropSpacesAtEnd(std::string &text) {
+  while (auto point = lastPoint(text)) {
+    if (classOf(point->first) != CodeClass::Space) {
+      return;
+    }
+    text.resize(text.size() - point->second);
   }
 }
 
@@ -177,6 +217,8 @@ Status Tokenizer::index() {
     std::string text = behind.value_or(token);
     if (source.form == TokenizerForm::Scored && source.kinds[i] == TokenKind::Normal) {
       replaceAll(text, kSpaceSign, " ");
+    } else if (source.kinds[i] == TokenKind::UserDefined) {
+      text = withSpaces(text);
     }
     bool isByte = text.size() == 1 &&
                   (source.form == TokenizerForm::ByteLevel ? source.kinds[i] == TokenKind::Normal
@@ -187,13 +229,21 @@ Status Tokenizer::index() {
     bytes.push_back(std::move(text));
     bool isWhole =
         source.kinds[i] == TokenKind::Control || source.kinds[i] == TokenKind::UserDefined;
-    if (isWhole && !token.empty() && specials.emplace(token, id).second) {
-      specialSizes[static_cast<uint8_t>(token[0])].push_back(token.size());
+    std::string written = withSpaces(token);
+    if (isWhole && !token.empty() && specials.emplace(written, id).second) {
+      specialSizes[static_cast<uint8_t>(written[0])].push_back(written.size());
     }
   }
   for (std::vector<size_t> &sizes : specialSizes) {
     std::ranges::sort(sizes, std::greater<>());
     sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  }
+  for (const TokenRule &rule : source.rules) {
+    if (rule.token < 0 || rule.token >= static_cast<int32_t>(count)) {
+      return badVocabulary(
+          strCat("the token ", rule.token, " is outside the vocabulary of ", count));
+    }
+    rules.emplace(rule.token, rule);
   }
   bool hasBytes = std::ranges::find(byteTokens, -1) == std::end(byteTokens);
   if (source.form == TokenizerForm::Scored) {
@@ -250,15 +300,49 @@ int32_t Tokenizer::specialAt(std::string_view text, bool isOfTemplate) const {
   return -1;
 }
 
+std::string Tokenizer::withSpaces(std::string_view text) const {
+  std::string written(text);
+  if (source.form == TokenizerForm::Scored && source.merges.empty()) {
+    replaceAll(written, kSpaceSign, " ");
+  }
+  return written;
+}
+
+TokenRule Tokenizer::ruleOf(int32_t token) const {
+  auto found = rules.find(token);
+  return found == rules.end() ? TokenRule{} : found->second;
+}
+
+bool Tokenizer::fits(int32_t token, std::string_view before, std::string_view behind) const {
+  if (!ruleOf(token).isSingleWord) {
+    return true;
+  }
+  auto left = lastPoint(before), right = firstPoint(behind);
+  return !(left && isOfWord(left->first)) && !(right && isOfWord(right->first));
+}
+
 Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) const {
   std::vector<int32_t> tokens;
   if (source.addsBos && source.bos >= 0) {
     tokens.push_back(source.bos);
   }
   // What lies between special tokens is one text, whoever wrote its parts.
-  std::string between;
+  std::string whole, between;
+  std::vector<size_t> ends;
+  for (const TextPart &part : parts) {
+    whole += withSpaces(part.text);
+    ends.push_back(whole.size());
+  }
   bool isFirst = true;
-  auto flush = [&]() -> Status {
+  TokenRule last;
+  auto flush = [&](const TokenRule &next) -> Status {
+    if (last.takesBehind) {
+      dropSpacesAtBegin(between);
+    }
+    if (next.takesBefore) {
+      dropSpacesAtEnd(between);
+    }
+    last = next;
     // The space that SentencePiece puts before a text: models are trained with each text between
     // special tokens encoded by itself. A template that writes the space means that one.
     bool hasSpace = between.starts_with(' ') || between.starts_with(kSpaceSign);
@@ -269,19 +353,23 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const TextPart> parts) 
     between.clear();
     return Status::ok();
   };
-  for (const TextPart &part : parts) {
-    for (size_t at = 0; at < part.text.size();) {
-      int32_t special = specialAt(part.text.substr(at), part.isOfTemplate);
-      if (special < 0) {
-        between.push_back(part.text[at++]);
+  std::string_view text = whole;
+  size_t at = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    while (at < ends[i]) {
+      int32_t special = specialAt(text.substr(at, ends[i] - at), parts[i].isOfTemplate);
+      size_t size = special < 0 ? 1 : withSpaces(source.tokens[special]).size();
+      if (special < 0 || !fits(special, text.substr(0, at), text.substr(at + size))) {
+        between += text.substr(at, size);
+        at += size;
         continue;
       }
-      TENON_TRY(flush());
+      TENON_TRY(flush(ruleOf(special)));
       tokens.push_back(special);
-      at += source.tokens[special].size();
+      at += size;
     }
   }
-  TENON_TRY(flush());
+  TENON_TRY(flush({}));
   if (source.addsEos && source.eos >= 0) {
     tokens.push_back(source.eos);
   }

@@ -64,6 +64,11 @@ private:
   Status encodeScored(std::string_view text, std::vector<int32_t> &tokens) const;
   /// The longest token that counts whole, or -1.
   int32_t specialAt(std::string_view text, bool isOfTemplate) const;
+  /// A text as tokens are looked for in it: to SentencePiece, the sign of a space is a space.
+  std::string withSpaces(std::string_view text) const;
+  TokenRule ruleOf(int32_t token) const;
+  /// Whether a token may stand between two texts.
+  bool fits(int32_t token, std::string_view before, std::string_view behind) const;
   int32_t findText(std::string_view token) const;
 
   Vocabulary source;
@@ -73,7 +78,8 @@ private:
   std::unordered_map<uint64_t, Merge> merges; ///< by the tokens to the left and the right
   int32_t byteTokens[256];                    ///< of single bytes, -1 for none
   Numbers specials;
-  std::vector<size_t> specialSizes[256]; ///< by first byte, the largest first
+  std::unordered_map<int32_t, TokenRule> rules; ///< by token
+  std::vector<size_t> specialSizes[256];        ///< by first byte, the largest first
 };
 
 /// The patterns that a name in a GGUF file stands for; none where it is not known. `composes` and

@@ -24,10 +24,19 @@ enum class TokenizerForm : uint8_t {
   Scored,    ///< SentencePiece's BPE: code points, merged by score, bytes for what is left
 };
 
+/// How a token that counts whole is found, where its text alone does not say.
+struct TokenRule {
+  int32_t token = -1;
+  bool isSingleWord = false; ///< only where no letter or digit stands beside it
+  bool takesBefore = false;  ///< white space before it belongs to it
+  bool takesBehind = false;
+};
+
 struct Vocabulary {
   TokenizerForm form = TokenizerForm::ByteLevel;
   std::vector<std::string> tokens; ///< as the file has them: of ByteLevel in GPT-2's alphabet
   std::vector<TokenKind> kinds;
+  std::vector<TokenRule> rules;
   std::vector<float> scores;                               ///< of Scored without merges
   std::vector<std::pair<std::string, std::string>> merges; ///< the first is the best
   /// Each splits what the one before has left in one piece.

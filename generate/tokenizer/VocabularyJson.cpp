@@ -46,6 +46,9 @@ Json toJson(const Vocabulary &vocabulary) {
   }
   value["kinds"] = std::move(kinds);
   value["scores"] = vocabulary.scores;
+  for (const TokenRule &rule : vocabulary.rules) {
+    value["rules"].push_back({rule.token, rule.isSingleWord, rule.takesBefore, rule.takesBehind});
+  }
   std::unordered_map<std::string_view, size_t> numbers;
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     numbers.emplace(vocabulary.tokens[i], i);
@@ -73,6 +76,11 @@ Result<Vocabulary> vocabularyOf(const Json &value) {
       vocabulary.kinds.push_back(static_cast<TokenKind>(kind - kFirstKind));
     }
     value.at("scores").get_to(vocabulary.scores);
+    const Json none = Json::array(), &rules = value.contains("rules") ? value.at("rules") : none;
+    for (const Json &rule : rules) {
+      vocabulary.rules.push_back({rule.at(0).get<int32_t>(), rule.at(1).get<bool>(),
+                                  rule.at(2).get<bool>(), rule.at(3).get<bool>()});
+    }
     const Json &merges = value.at("merges");
     auto text = [&](size_t index) {
       const Json &part = merges.at(index);

@@ -14,12 +14,21 @@ from tokenizers import Tokenizer
 from tool import ToolTest
 
 TOLERANCE = 1e-4  # of the largest logit
-TYPES = {"gemma3": "gemma3_text", "linear": "llama", "llama3": "llama", "yarn": "qwen3", "longrope": "phi3"}
+TYPES = {"gemma3": "gemma3_text", "gptneox": "gpt_neox", "gptneox_serial": "gpt_neox", "linear": "llama", "llama3": "llama", "yarn": "qwen3", "longrope": "phi3"}
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 OF_LAYER = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
     "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+}  # fmt: skip
+GPT2 = {
+    "token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f", "output": "lm_head",
+    "attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+}  # fmt: skip
+NEOX = {
+    "token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out",
+    "attn_norm": "input_layernorm", "attn_qkv": "attention.query_key_value", "attn_output": "attention.dense",
+    "ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
 }  # fmt: skip
 GEMMA = {"norms_after": True, "activation": "gelu_tanh", "embedding_scale": 8.0}
 SHORT = tuple(1 + pair / 8 for pair in range(8))
@@ -38,7 +47,11 @@ def llama3_factors(head, factor=8.0, low=1.0, high=4.0, original=64):
 FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
 AFTER = {"ffn_norm": "pre_feedforward_layernorm", "post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
 BASE = {"width": 64, "inner": 96, "head": 16}
+LAYERS = {"layer_norm": True, "gated": False, "fused": True, "key_heads": 4}
 MODELS = {
+    "gpt2": Model("gpt2", **LAYERS, activation="gelu_tanh", position_embedding=True, **BASE),
+    "gptneox": Model("gptneox", **LAYERS, activation="gelu", parallel=True, turned=8, tied=False, **BASE),
+    "gptneox_serial": Model("gptneox", **LAYERS, activation="gelu", turned=4, tied=False, base=500.0, **BASE),
     "llama": Model("llama", tied=False, **BASE),
     "mistral": Model("llama", **BASE),
     "qwen2": Model("qwen2", biases=True, base=1e6, **BASE),
@@ -57,11 +70,23 @@ TEXTS = ["", " ", "hello", " hello", "  the  heir's 12345 things\n\n", "he'll HE
 
 def theirs(model, name):
     part, kind = name.rsplit(".", 1)
+    if model.layer_norm:
+        names, layers = (GPT2, "transformer.h") if model.family == "gpt2" else (NEOX, "gpt_neox.layers")
+        return f"{layers}.{part.split('.')[1]}.{names[part.split('.')[2]]}.{kind}" if part.startswith("blk.") else f"{names[part]}.{kind}"
     names = {**OF_LAYER, **(FUSED if model.fused else {}), **(AFTER if model.norms_after else {})}
     if part.startswith("blk."):
         _, layer, part = part.split(".")
         return f"model.layers.{layer}.{names[part]}.{kind}"
     return f"{OUTSIDE[part]}.{kind}"
+
+
+def laid(model, name, value):
+    """GPT-2's matrices are [in, out]; GPT-NeoX has queries, keys and values head by head."""
+    if model.family == "gpt2" and name.startswith("blk.") and value.ndim == 2:
+        return np.ascontiguousarray(value.T)
+    if model.family == "gptneox" and ".attn_qkv." in name:
+        return np.ascontiguousarray(np.moveaxis(value.reshape(3, model.heads, model.head, -1), 0, 1).reshape(value.shape))
+    return value - model.norms_after * name.endswith("norm.weight")
 
 
 def safetensors(tensors, path, odd=False):
@@ -172,12 +197,18 @@ class Folders(ToolTest):
             config |= {"torch_dtype": "float32", "rope_theta": model.base, "rope_scaling": None}
         if name.startswith("qwen"):
             config |= {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 1}
+        if model.family == "gpt2":
+            config = {"model_type": "gpt2", "n_embd": model.width, "n_inner": model.inner, "n_layer": model.layers, "n_head": model.heads, "n_positions": model.context,
+                      "n_ctx": model.context, "layer_norm_epsilon": model.epsilon, "activation_function": "gelu_new", "vocab_size": size, "summary_type": "cls_index"}  # fmt: skip
+        elif model.family == "gptneox":
+            unused = ("num_key_value_heads", "head_dim", "rms_norm_eps")
+            config = {key: value for key, value in config.items() if key not in unused} | {"layer_norm_eps": model.epsilon, "hidden_act": "gelu"}
         config = {key: value for key, value in (config | changes).items() if value is not None}
         (path / "config.json").write_text(json.dumps(config))
         (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [tokenizer["added_tokens"][1]["id"]]}))
         (path / "tokenizer.json").write_text(json.dumps(tokenizer))
         (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": models.CHAT}))
-        tensors = {theirs(model, key): (value - model.norms_after * key.endswith("norm.weight")).astype(np.float32) for key, value in weights.items()}
+        tensors = {theirs(model, key): laid(model, key, value).astype(np.float32) for key, value in weights.items()}
         if not shards:
             safetensors(tensors, path / "model.safetensors")
             return path, weights
@@ -243,6 +274,29 @@ class Folders(ToolTest):
         rope = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}
         self.check("gemma3", sliding_window=16, layer_types=["full_attention", "sliding_attention"], rope_parameters=rope, query_pre_attn_scalar=16)
 
+    def test_gpt2(self):
+        path, engine, weights, found = self.check("gpt2")
+        # The base model alone has no prefix, and older files hold the masks.
+        file = path / "model.safetensors"
+        tensors = {theirs(MODELS["gpt2"], key).removeprefix("transformer."): laid(MODELS["gpt2"], key, value).astype(np.float32) for key, value in weights.items()}
+        tensors |= {f"h.{layer}.attn.bias": np.ones((1, 1, 4, 4), np.float32) for layer in range(2)}
+        safetensors(tensors, file)
+        self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+        self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz")
+        np.testing.assert_array_equal(found, np.load(self.folder / "out.npz")["logits"])
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | {"scale_attn_by_inverse_layer_idx": True, "activation_function": "relu"}))
+        self.refused(path, "scale_attn_by_inverse_layer_idx", "activation_function", "relu")
+        (path / "config.json").write_text(json.dumps(config | {"n_head": 3}))
+        self.refused(path, "TN0245", "c_attn")
+
+    def test_gpt_neox(self):
+        path, _, _, _ = self.check("gptneox", rope_parameters={"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.5})
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | {"num_attention_heads": 5}))
+        self.refused(path, "TN0253", "query_key_value")
+        self.check("gptneox_serial", newer=False, shards=True, rotary_emb_base=500, rope_theta=None, use_parallel_residual=False)
+
     def test_scaled(self):
         """Rotary embeddings that are scaled, by the older and the newer key."""
         self.check("linear", newer=False, rope_scaling={"type": "linear", "factor": 4.0})
@@ -260,6 +314,29 @@ class Folders(ToolTest):
                 with self.subTest(tokenizer=name, text=text):
                     found = json.loads(self.tool("tokenize", path, text, "--special", "--json"))
                     self.assertEqual(peer.encode(text).ids, found["tokens"])
+
+    def test_added_tokens(self):
+        """Tokens that take the white space beside them, and that count as single words only; control tokens too, since the text is a template's."""
+        tokenizer = byte_level()
+        first, second, third = tokenizer["added_tokens"]
+        more = [{**first, "id": third["id"] + 1 + i, "content": text, **rule} for i, (text, rule) in enumerate({
+            "<r>": {"rstrip": True}, "<l>": {"lstrip": True}, "<lr>": {"lstrip": True, "rstrip": True}, "word": {"single_word": True, "special": False}, "  ": {"special": False},
+            "<w>": {"single_word": True, "lstrip": True, "rstrip": True},
+        }.items())]  # fmt: skip
+        tokenizer["added_tokens"] = [first, second, third, *more]
+        twin = spaced(PREPEND, None, True)
+        twin["added_tokens"] = [*twin["added_tokens"], *({**token, "id": len(twin["model"]["vocab"]) + i} for i, token in enumerate(token for token in more if token["content"].strip()))]
+        parts = ["<r>", "<l>", "<lr>", "<w>", "word", "<|end|>", "<b>", "<s>", "he", "hell", " ", "  ", "   ", "\n", "\u00a0", "\u3000", "_", "\u00e9", "\u200d", "\u24d0", "7", "."]
+        random = np.random.default_rng(3)
+        texts = ["".join(parts[i] for i in random.integers(0, len(parts), random.integers(1, 9))) for _ in range(60)]
+        for tokens in (tokenizer, twin):
+            path, _ = self.write("llama", tokenizer=tokens)
+            engine = path.with_suffix(".tenon")
+            self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+            peer = Tokenizer.from_str(json.dumps(tokens))
+            for text in texts:
+                with self.subTest(tokens=len(tokens["added_tokens"]), text=text):
+                    self.assertEqual(peer.encode(text).ids, json.loads(self.tool("tokenize", engine, text, "--special", "--json"))["tokens"])
 
     def refused(self, path, code, *words, verb="check"):
         done = self.run_tool(verb, path, *(["-o", self.folder / "x.tenon"] if verb == "compile" else []))
@@ -340,6 +417,7 @@ class Folders(ToolTest):
         check("TN0253", "num_hidden_layers", num_hidden_layers=-1)
         check("TN0253", "num_attention_heads", num_attention_heads="4")
         check("TN0253", "rotary", rope_parameters=[1])
+        check("TN0253", "original_max", rope_parameters={"rope_type": "linear", "factor": 2.0, "original_max_position_embeddings": 1e308})
         check("TN0253", "lm_head.weight", tie_word_embeddings=False)
         check("TN0253", "q_proj.bias", attention_bias=True)
         check("TN0245", "model.layers.2.", num_hidden_layers=3)
@@ -366,7 +444,6 @@ class Folders(ToolTest):
         check("Removed", pre_tokenizer=sequence({**split(" "), "behavior": "Removed"}, BYTES))
         check("WordPiece", decoder={"type": "WordPiece"})
         check("dropout", model={**model, "dropout": 0.5})
-        check("lstrip", added_tokens=[{**good["added_tokens"][0], "lstrip": True}])
         check("TN0246", pre_tokenizer=sequence(split("(?<=a)b"), BYTES))
         check("TN0249", model={**model, "vocab": {**model["vocab"], "zz": 2**63 + 2**31}})
         check("TN0249", model={**model, "vocab": {**model["vocab"], "zz": 5}})

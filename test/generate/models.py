@@ -14,6 +14,7 @@ import gguf
 import numpy as np
 
 Type = gguf.GGMLQuantizationType
+VOCABULARY = 256 + 3
 CHAT = "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 # Of types that the package does not write, blocks of random numbers: where their half floats stand, and how large a block is.
 RANDOM_BLOCKS = {Type.Q4_K: ((0, 2), 144), Type.Q5_K: ((0, 2), 176), Type.Q6_K: ((208,), 210), Type.IQ4_NL: ((0,), 18)}
@@ -78,10 +79,8 @@ def alphabet():
     return [signs[byte] for byte in range(256)]
 
 
-def write(model, path, tensors_of_part=0):
-    """Writes the file, or parts of so many tensors, and returns the weights by name, in float64."""
-    random = np.random.default_rng(model.seed)
-    tokens = [*alphabet(), "<|start|>", "<|end|>", "he"]
+def begin(model, path, tensors_of_part=0):
+    """A writer with the keys of the model."""
     writer = gguf.GGUFWriter(path, model.family, split_max_tensors=tensors_of_part)
     writer.add_context_length(model.context)
     writer.add_embedding_length(model.width)
@@ -101,11 +100,36 @@ def write(model, path, tensors_of_part=0):
         writer.add_rope_dimension_count(model.turned)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
+    writer.add_token_list([*alphabet(), "<|start|>", "<|end|>", "he"])
     writer.add_token_types([1] * 256 + [3, 3, 1])
     writer.add_token_merges(["h e"])
     writer.add_eos_token_id(257)
     writer.add_chat_template(CHAT)
+    return writer
+
+
+def end(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def random_blocks(random, kind, shape):
+    """The bytes of each row of a matrix."""
+    halves, size = RANDOM_BLOCKS[kind]
+    elements = gguf.GGML_QUANT_SIZES[kind][0]
+    raw = random.integers(0, 256, (shape[0], shape[1] // elements, size), dtype=np.uint8)
+    for at in halves:
+        scale = np.full(raw.shape[:2], 1 / np.sqrt(shape[-1]) / (1024 if elements == 256 else 64), np.float16)
+        raw[..., at : at + 2] = scale[..., None].view(np.uint8)
+    return raw.reshape(shape[0], -1)
+
+
+def write(model, path, tensors_of_part=0):
+    """Writes the file, or parts of so many tensors, and returns the weights by name, in float64."""
+    random = np.random.default_rng(model.seed)
+    writer = begin(model, path, tensors_of_part)
     weights, number = {}, 0
 
     def tensor(name, shape, mean=0.0, spread=None):
@@ -116,13 +140,7 @@ def write(model, path, tensors_of_part=0):
         if shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
             kind = Type.Q8_0  # as writers do for rows that no block of 256 fits
         if kind in RANDOM_BLOCKS:
-            halves, size = RANDOM_BLOCKS[kind]
-            elements = gguf.GGML_QUANT_SIZES[kind][0]
-            raw = random.integers(0, 256, (shape[0], shape[1] // elements, size), dtype=np.uint8)
-            for at in halves:
-                scale = np.full(raw.shape[:2], 1 / np.sqrt(shape[-1]) / (1024 if elements == 256 else 64), np.float16)
-                raw[..., at : at + 2] = scale[..., None].view(np.uint8)
-            raw = raw.reshape(shape[0], -1)
+            raw = random_blocks(random, kind, shape)
         elif kind == Type.F32:
             raw = values
         else:
@@ -140,7 +158,7 @@ def write(model, path, tensors_of_part=0):
         if bias:
             tensor(name + ".bias", (outputs,), 0.0, 0.1)
 
-    tensor("token_embd.weight", (len(tokens), model.width), spread=1 / model.embedding_scale)
+    tensor("token_embd.weight", (VOCABULARY, model.width), spread=1 / model.embedding_scale)
     if model.position_embedding:
         tensor("position_embd.weight", (model.context, model.width), spread=1.0)
     for layer in range(model.layers):
@@ -163,13 +181,10 @@ def write(model, path, tensors_of_part=0):
         linear(at + "ffn_down", model.width, model.inner)
     norm("output_norm", model.width)
     if not model.tied:
-        linear("output", len(tokens), model.width, bias=False)
+        linear("output", VOCABULARY, model.width, bias=False)
     for name, values in model.extra_tensors.items():
         writer.add_tensor(name, np.array(values, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    end(writer)
     return weights
 
 

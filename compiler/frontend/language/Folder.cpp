@@ -1,8 +1,6 @@
-// Reads the files of a folder and names its tensors as GGUF does.
+// Reads the files of a folder.
 #include "compiler/frontend/language/Folder.h"
 
-#include "compiler/frontend/language/Model.h"
-#include "compiler/frontend/weights/Encode.h"
 #include "compiler/frontend/weights/safetensors/Safetensors.h"
 #include "support/json/StrictJson.h"
 #include "support/text/Text.h"
@@ -17,31 +15,6 @@ namespace {
 constexpr std::string_view kIndex = "model.safetensors.index.json", kWhole = "model.safetensors";
 constexpr JsonLimits kJsonLimits = {
     .maxDepth = 64, .maxValues = size_t{1} << 24, .isObject = true, .acceptsByteOrderMark = false};
-
-struct NamePair {
-  std::string_view theirs, ours;
-};
-constexpr NamePair kOutside[] = {{"model.embed_tokens.weight", "token_embd.weight"},
-                                 {"model.norm.weight", "output_norm.weight"},
-                                 {"lm_head.weight", "output.weight"}};
-/// Behind "model.layers.N.", without ".weight" and ".bias".
-constexpr NamePair kOfLayer[] = {
-    {"input_layernorm", "attn_norm"},
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"self_attn.o_proj", "attn_output"},
-    {"post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"pre_feedforward_layernorm", "ffn_norm"},
-    {"post_feedforward_layernorm", "post_ffw_norm"},
-};
 
 Status badFolder(std::string_view what) {
   return Status::error(ErrorId::HuggingFaceFolderBad, std::string(what),
@@ -150,104 +123,7 @@ Status readTensors(const std::string &path, Folder &folder, std::vector<frontend
                                 "' is not in ", shards.fileOf.begin()->second));
 }
 
-/// Gives tensors their names of GGUF. What has none keeps its own, so that the model's reader finds
-/// that nothing reads it.
-class Renamer {
-public:
-  Renamer(Folder &theFolder, const FolderShape &theShape) : folder(theFolder), shape(theShape) {}
-
-  Status run() {
-    for (const NamePair &pair : kOutside) {
-      rename(std::string(pair.theirs), std::string(pair.ours));
-    }
-    for (int64_t layer = 0; layer < shape.layers; ++layer) {
-      for (const NamePair &pair : kOfLayer) {
-        TENON_TRY(renamePart(layer, pair));
-      }
-    }
-    // Older files hold the frequencies of rotary embeddings, which follow from config.json.
-    if (shape.addsOneToNorms) {
-      addOneToNorms();
-    }
-    std::erase_if(folder.file.tensors,
-                  [](const auto &each) { return each.first.ends_with(".rotary_emb.inv_freq"); });
-    return checkOutput();
-  }
-
-private:
-  bool rename(const std::string &theirs, const std::string &ours) {
-    if (folder.file.tensors.count(ours)) {
-      return false; // two of theirs would be one of ours
-    }
-    auto tensor = folder.file.tensors.extract(theirs);
-    if (tensor.empty()) {
-      folder.file.names.emplace(ours, theirs);
-      return false;
-    }
-    folder.file.names[ours] = theirs;
-    tensor.key() = ours;
-    return folder.file.tensors.insert(std::move(tensor)).inserted;
-  }
-
-  Status renamePart(int64_t layer, const NamePair &pair) {
-    std::string theirs = strCat("model.layers.", layer, '.', pair.theirs);
-    bool isAfter = shape.normalizesResults && pair.theirs == "post_attention_layernorm";
-    rename(strCat(theirs, ".weight"), layerTensor(layer, isAfter ? "post_attention_norm.weight"
-                                                                 : strCat(pair.ours, ".weight")));
-    bool hasBias = std::ranges::find(shape.biases, pair.ours) != shape.biases.end();
-    if (hasBias &&
-        !rename(strCat(theirs, ".bias"), layerTensor(layer, strCat(pair.ours, ".bias")))) {
-      return badFolder(
-          strCat("config.json asks for biases, and there is no tensor '", theirs, ".bias'"));
-    }
-    return Status::ok();
-  }
-
-  void addOneToNorms() {
-    for (auto &[name, tensor] : folder.file.tensors) {
-      if (!name.ends_with("norm.weight")) {
-        continue;
-      }
-      std::vector<float> values(tensor.elements());
-      weights::decode(*tensor.type, tensor.bytes.data(), values);
-      for (float &value : values) {
-        value += 1;
-      }
-      folder.put(name, std::move(values));
-    }
-  }
-
-  Status checkOutput() {
-    const gguf::Tensor *output = folder.file.tensor("output.weight");
-    const gguf::Tensor *embedding = folder.file.tensor("token_embd.weight");
-    if (!shape.isTied && !output) {
-      return badFolder(
-          "there is no tensor 'lm_head.weight', and config.json does not tie it to the "
-          "embedding");
-    }
-    if (shape.isTied && output && embedding) {
-      if (!std::ranges::equal(output->bytes, embedding->bytes)) {
-        return badFolder("config.json ties 'lm_head.weight' to the embedding, and the two differ");
-      }
-      folder.file.tensors.erase("output.weight");
-    }
-    return Status::ok();
-  }
-
-  Folder &folder;
-  const FolderShape &shape;
-};
-
 } // namespace
-
-void Folder::put(std::string_view name, std::vector<float> values) {
-  const std::vector<float> &kept = numbers.emplace_back(std::move(values));
-  gguf::Tensor &tensor = file.tensors[std::string(name)];
-  tensor.name = tensor.name.empty() ? std::string(name) : tensor.name;
-  tensor.dims = {std::ssize(kept)};
-  tensor.type = weights::blockType(0);
-  tensor.bytes = std::as_bytes(std::span(kept));
-}
 
 Result<std::vector<std::string>> filesOfFolder(const std::string &path) {
   std::vector<std::string> files;
@@ -289,7 +165,7 @@ Result<std::shared_ptr<Folder>> openFolder(const std::string &path,
     return folder; // of a family that is not known
   }
   TENON_TRY(readTensors(path, *folder, gaps));
-  TENON_TRY(Renamer(*folder, shape).run());
+  TENON_TRY(nameTensors(*folder, shape));
   return folder;
 }
 

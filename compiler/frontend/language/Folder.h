@@ -45,14 +45,19 @@ Result<std::shared_ptr<Folder>> openFolder(const std::string &path,
 
 /// Makes keys of config.json, and says which biases and whether an output matrix of its own the
 /// weights must have.
+enum class TensorNames : uint8_t { Llama, Gpt2, GptNeox };
 struct FolderShape {
-  int64_t layers = 0;
+  TensorNames names = TensorNames::Llama;
+  int64_t layers = 0, heads = 0;
   bool isTied = false;
   bool normalizesResults = false;       ///< norms behind attention and feed-forward too
   bool addsOneToNorms = false;          ///< a norm multiplies by 1 more than its weight
   std::vector<std::string_view> biases; ///< parts of a layer that have one, as GGUF names them
 };
 Result<FolderShape> readConfig(Folder &folder, std::vector<frontend::Gap> &gaps);
+
+/// Renames all tensors. What has no name of GGUF keeps its own.
+Status nameTensors(Folder &folder, const FolderShape &shape);
 
 /// The tokenizer for an embedding of so many rows; none where the folder has none, or after a gap.
 Result<std::optional<generate::Vocabulary>> readVocabulary(const Folder &folder, int64_t rows,

@@ -27,6 +27,15 @@ struct ModelType {
   bool hasProjectionBias = false;
   std::string_view activation = "silu";
   bool addsOneToNorms = false;
+  TensorNames names = TensorNames::Llama;
+  /// Of the turned part of a head; 1 for all of it.
+  double turnedPart = 1;
+  /// Each query has its own key.
+  bool hasKeyOfEachQuery = false;
+  std::string_view layersKey = "num_hidden_layers", widthKey = "hidden_size",
+                   innerKey = "intermediate_size", headsKey = "num_attention_heads",
+                   contextKey = "max_position_embeddings", epsilonKey = "rms_norm_eps",
+                   activationKey = "hidden_act";
 };
 
 constexpr ModelType kModelTypes[] = {
@@ -48,6 +57,26 @@ constexpr ModelType kModelTypes[] = {
      .ropeBase = 1e6,
      .activation = "gelu_pytorch_tanh",
      .addsOneToNorms = true},
+    {.name = "gpt2",
+     .family = "gpt2",
+     .isTied = true,
+     .activation = "gelu_new",
+     .names = TensorNames::Gpt2,
+     .hasKeyOfEachQuery = true,
+     .layersKey = "n_layer",
+     .widthKey = "n_embd",
+     .innerKey = "n_inner",
+     .headsKey = "n_head",
+     .contextKey = "n_positions",
+     .epsilonKey = "layer_norm_epsilon",
+     .activationKey = "activation_function"},
+    {.name = "gpt_neox",
+     .family = "gptneox",
+     .activation = "gelu",
+     .names = TensorNames::GptNeox,
+     .turnedPart = 0.25,
+     .hasKeyOfEachQuery = true,
+     .epsilonKey = "layer_norm_eps"},
     {.name = "smollm3", .family = "smollm3", .isTied = true, .ropeBase = 2e6},
 };
 
@@ -73,6 +102,15 @@ constexpr std::string_view kInertSettings[] = {
     "cache_implementation",
     "embd_pdrop",
     "resid_pdrop",
+    "attn_pdrop",
+    "classifier_dropout",
+    "n_ctx",
+    "reorder_and_upcast_attn",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
     "output_attentions",
     "output_hidden_states",
     "return_dict",
@@ -165,6 +203,7 @@ private:
   Status readCaps();
   Status readWindow(int64_t &context);
   Status putWindow(const Json *layers);
+  Status readGpt();
   Status readLayers();
   Status readBiases();
   void findUnknownKeys();
@@ -208,31 +247,37 @@ Result<bool> ConfigReader::truth(std::string_view key, bool otherwise) {
 }
 
 Status ConfigReader::readSizes() {
-  TENON_ASSIGN(shape.layers, size("num_hidden_layers"));
-  TENON_ASSIGN(int64_t width, size("hidden_size"));
-  TENON_ASSIGN(int64_t inner, size("intermediate_size"));
-  TENON_ASSIGN(int64_t heads, size("num_attention_heads"));
-  // Every class but Llama's has a number of its own for this.
-  TENON_ASSIGN(int64_t keyHeads, size("num_key_value_heads", type->name == "llama" ? heads : 0));
-  TENON_ASSIGN(headWidth, size("head_dim", type->headWidth ? type->headWidth
-                                                           : std::max<int64_t>(width / heads, 1)));
-  TENON_ASSIGN(int64_t context, size("max_position_embeddings"));
+  TENON_ASSIGN(shape.layers, size(type->layersKey));
+  TENON_ASSIGN(int64_t width, size(type->widthKey));
+  bool isGpt2 = type->names == TensorNames::Gpt2;
+  TENON_ASSIGN(int64_t inner, size(type->innerKey, isGpt2 ? 4 * width : 0));
+  TENON_ASSIGN(shape.heads, size(type->headsKey));
+  int64_t heads = shape.heads, keyHeads = heads;
+  headWidth = std::max<int64_t>(width / heads, 1);
+  if (!type->hasKeyOfEachQuery) {
+    // Every class but Llama's has a number of its own for this.
+    TENON_ASSIGN(keyHeads, size("num_key_value_heads", type->name == "llama" ? heads : 0));
+    TENON_ASSIGN(headWidth, size("head_dim", type->headWidth ? type->headWidth : headWidth));
+  }
+  TENON_ASSIGN(int64_t context, size(type->contextKey));
   maxPositions = context;
   TENON_TRY(readWindow(context));
-  const Json *epsilon = find("rms_norm_eps");
-  TENON_ASSIGN(double small, number(epsilon ? *epsilon : Json(1e-6), "rms_norm_eps"));
+  const Json *epsilon = find(type->epsilonKey);
+  TENON_ASSIGN(double small, number(epsilon ? *epsilon : Json(family->hasLayerNorm ? 1e-5 : 1e-6),
+                                    type->epsilonKey));
   auto putSize = [&](std::string_view part, std::string_view key, int64_t value) {
     put(part, key, gguf::Value(static_cast<uint64_t>(value)));
   };
-  putSize("block_count", "num_hidden_layers", shape.layers);
-  putSize("embedding_length", "hidden_size", width);
-  putSize("feed_forward_length", "intermediate_size", inner);
-  putSize("attention.head_count", "num_attention_heads", heads);
+  putSize("block_count", type->layersKey, shape.layers);
+  putSize("embedding_length", type->widthKey, width);
+  putSize("feed_forward_length", type->innerKey, inner);
+  putSize("attention.head_count", type->headsKey, heads);
   putSize("attention.head_count_kv", "num_key_value_heads", keyHeads);
   putSize("attention.key_length", "head_dim", headWidth);
   putSize("attention.value_length", "head_dim", headWidth);
-  putSize("context_length", "max_position_embeddings", context);
-  put("attention.layer_norm_rms_epsilon", "rms_norm_eps", gguf::Value(small));
+  putSize("context_length", type->contextKey, context);
+  put(family->hasLayerNorm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+      type->epsilonKey, gguf::Value(small));
   return Status::ok();
 }
 
@@ -349,6 +394,9 @@ Status ConfigReader::readScaling(const Json &rope, const std::string &kind) {
                                        : outside ? *outside
                                                  : Json(maxPositions),
                                        "original_max_position_embeddings"));
+  if (original < 1 || original > static_cast<double>(kMaxSize)) {
+    return bad(strCat("'original_max_position_embeddings' must be from 1 to ", kMaxSize));
+  }
   if (kind == "llama3") {
     return putFrequencies(rope, original);
   }
@@ -397,8 +445,13 @@ Status ConfigReader::readScaling(const Json &rope, const std::string &kind) {
 }
 
 Status ConfigReader::readRope() {
+  if (family->rope == Rope::None) {
+    return Status::ok();
+  }
+  bool isGptNeox = type->names == TensorNames::GptNeox;
   const Json *newer = find("rope_parameters"), *older = find("rope_scaling"),
-             *theta = find("rope_theta"), *part = find("partial_rotary_factor"),
+             *theta = find(isGptNeox ? "rotary_emb_base" : "rope_theta"),
+             *part = find(isGptNeox ? "rotary_pct" : "partial_rotary_factor"),
              *ofWindow = find("rope_local_base_freq");
   const Json *rope = newer ? newer : older;
   known.emplace("original_max_position_embeddings"); // says nothing where nothing is scaled
@@ -434,12 +487,40 @@ Status ConfigReader::readRope() {
     TENON_ASSIGN(double value, number(*ofWindow, "rope_local_base_freq"));
     put("rope.freq_base_swa", "rope_local_base_freq", gguf::Value(value));
   }
-  if (part) {
-    TENON_ASSIGN(double factor, number(*part, "partial_rotary_factor"));
+  if (part || type->turnedPart != 1) {
+    TENON_ASSIGN(double factor,
+                 number(part ? *part : Json(type->turnedPart), "partial_rotary_factor"));
     put("rope.dimension_count", "partial_rotary_factor",
         gguf::Value(static_cast<uint64_t>(static_cast<double>(headWidth) * std::min(factor, 1.0))));
   }
   return kind == "default" ? Status::ok() : readScaling(*rope, kind);
+}
+
+/// What models of the GPT kinds may have otherwise.
+Status ConfigReader::readGpt() {
+  struct Expected {
+    TensorNames names;
+    std::string_view key;
+    bool value;
+  };
+  constexpr Expected kExpected[] = {
+      {TensorNames::Gpt2, "scale_attn_weights", true},
+      {TensorNames::Gpt2, "scale_attn_by_inverse_layer_idx", false},
+      {TensorNames::Gpt2, "add_cross_attention", false},
+  };
+  for (auto [names, key, value] : kExpected) {
+    bool isAsked = names == type->names;
+    TENON_ASSIGN(bool found, isAsked ? truth(key, value) : Result<bool>(value));
+    if (found != value) {
+      gap(key, strCat("a model of the family ", type->name, found ? " with" : " without",
+                      " it is not supported"));
+    }
+  }
+  if (type->names == TensorNames::GptNeox) {
+    TENON_ASSIGN(bool isParallel, truth("use_parallel_residual", true));
+    put("use_parallel_residual", "use_parallel_residual", gguf::Value(isParallel));
+  }
+  return Status::ok();
 }
 
 /// Families that leave rotary embeddings out of some layers do so at the layers of the family.
@@ -459,11 +540,18 @@ Status ConfigReader::readLayers() {
 }
 
 Status ConfigReader::readBiases() {
-  TENON_ASSIGN(bool ofAttention, truth("attention_bias", false));
-  TENON_ASSIGN(bool ofFeedForward, truth("mlp_bias", false));
+  bool isGpt = type->names != TensorNames::Llama;
+  TENON_ASSIGN(bool ofAttention, truth("attention_bias", isGpt));
+  TENON_ASSIGN(bool ofFeedForward, truth("mlp_bias", isGpt));
   TENON_ASSIGN(shape.isTied, truth("tie_word_embeddings", type->isTied));
+  if (isGpt) {
+    shape.biases = {"attn_norm", "ffn_norm"};
+  }
+  if (isGpt && ofAttention) {
+    shape.biases.push_back("attn_qkv");
+  }
   if (ofAttention || type->hasProjectionBias) {
-    shape.biases = {"attn_q", "attn_k", "attn_v"};
+    shape.biases.insert(shape.biases.end(), {"attn_q", "attn_k", "attn_v"});
   }
   if (ofAttention) {
     shape.biases.push_back("attn_output");
@@ -471,10 +559,10 @@ Status ConfigReader::readBiases() {
   if (ofFeedForward) {
     shape.biases.insert(shape.biases.end(), {"ffn_gate", "ffn_up", "ffn_down"});
   }
-  const Json *newer = find("hidden_activation"), *older = find("hidden_act");
+  const Json *newer = find("hidden_activation"), *older = find(type->activationKey);
   const Json *activation = newer ? newer : older;
   if (activation && *activation != type->activation) {
-    gap(newer ? "hidden_activation" : "hidden_act",
+    gap(newer ? "hidden_activation" : type->activationKey,
         strCat("the activation ", dumpJson(*activation), " is not supported"));
   }
   if (const Json *pairs = find("rope_interleaved"); pairs && *pairs != false) {
@@ -515,11 +603,13 @@ Result<FolderShape> ConfigReader::read() {
     return shape; // the model's reader says so
   }
   family = familyOf(type->family);
+  shape.names = type->names;
   shape.normalizesResults = family->normalizesResults;
   shape.addsOneToNorms = type->addsOneToNorms;
   TENON_TRY(readSizes());
   TENON_TRY(readRope());
   TENON_TRY(readCaps());
+  TENON_TRY(readGpt());
   TENON_TRY(readLayers());
   TENON_TRY(readBiases());
   findUnknownKeys();

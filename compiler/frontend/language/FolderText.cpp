@@ -299,18 +299,25 @@ Status VocabularyReader::readAdded() {
     std::string text = textOf(memberOf(token, "content"));
     int32_t number = find(text);
     bool isSpecial = isTrue(memberOf(token, "special"));
-    for (std::string_view key : {"lstrip", "rstrip", "single_word"}) {
-      if (isTrue(memberOf(token, key))) {
-        gap(strCat("added_tokens '", text, "'"), strCat(key, " is not supported"));
-      }
-    }
+    generate::TokenRule rule{.token = number,
+                             .isSingleWord = isTrue(memberOf(token, "single_word")),
+                             .takesBefore = isTrue(memberOf(token, "lstrip")),
+                             .takesBehind = isTrue(memberOf(token, "rstrip"))};
     bool hasSign = text.find(kSpaceSign) != text.npos;
     if (!hasByteLevel && isTrue(memberOf(token, "normalized")) &&
         (prepends || text.find(' ') != text.npos)) {
       gap(strCat("added_tokens '", text, "'"), "a token that is normalized is not supported");
     }
+    bool hasRule = rule.isSingleWord || rule.takesBefore || rule.takesBehind;
     // Text has spaces where such a token has their sign: merges make it.
-    if (isSpecial || hasByteLevel || !hasSign) {
+    bool isWhole = isSpecial || hasByteLevel || !hasSign;
+    if (hasRule && isWhole) {
+      made.rules.push_back(rule);
+    } else if (hasRule) {
+      gap(strCat("added_tokens '", text, "'"),
+          "lstrip, rstrip and single_word of spaces are not supported");
+    }
+    if (isWhole) {
       made.kinds[number] = number == made.unknown ? TokenKind::Unknown
                            : isSpecial            ? TokenKind::Control
                                                   : TokenKind::UserDefined;

@@ -74,6 +74,42 @@ private:
   Part part;
 };
 
+/// Some rows of a matrix that does not lie row by row.
+class Gatherer {
+public:
+  explicit Gatherer(const gguf::Tensor &theTensor)
+      : tensor(theTensor), element(tensor.type->bytes), inner(tensor.elements() / tensor.dims[0]) {}
+
+  void operator()(uint64_t begin, uint64_t size, char *out) const {
+    int64_t rowBytes = inner * element;
+    int64_t first = static_cast<int64_t>(begin) / rowBytes;
+    int64_t last = static_cast<int64_t>(begin + size + rowBytes - 1) / rowBytes;
+    // Neighbours of a column lie together, so that all rows take theirs before the next.
+    for (int64_t i = 0; i < inner; ++i) {
+      for (int64_t row = first; row < last; ++row) {
+        int64_t at = row * rowBytes + i * element - static_cast<int64_t>(begin);
+        if (at >= 0 && at < static_cast<int64_t>(size)) {
+          std::memcpy(out + at, tensor.bytes.data() + placeOf(tensor.firstRow + row, i) * element,
+                      element);
+        }
+      }
+    }
+  }
+
+private:
+  int64_t placeOf(int64_t row, int64_t i) const {
+    if (tensor.lying == weights::Lying::Columns) {
+      return i * tensor.wholeRows + row;
+    }
+    int64_t ofPart = tensor.wholeRows / 3, width = tensor.headWidth;
+    int64_t part = row / ofPart, within = row % ofPart;
+    return ((within / width * 3 + part) * width + within % width) * inner + i;
+  }
+
+  gguf::Tensor tensor;
+  int64_t element, inner;
+};
+
 std::string dimsText(ArrayRef<int64_t> dims) {
   std::string text;
   for (int64_t dim : dims) {
@@ -122,6 +158,10 @@ Value Weights::cut(frontend::Emitter &c, std::string_view name, Rows rows, Array
   uint64_t bytesOfRow = tensor->bytes.size() / rows.whole;
   some.name += strCat('[', rows.first, ':', rows.first + rows.count, ']');
   some.dims[0] = rows.count;
+  if (tensor->lying != weights::Lying::Rows) {
+    some.firstRow = rows.first;
+    return valueOf(c, some);
+  }
   some.bytes = tensor->bytes.subspan(rows.first * bytesOfRow, rows.count * bytesOfRow);
   return valueOf(c, some);
 }
@@ -162,6 +202,13 @@ Value Weights::floats(frontend::Emitter &c, const gguf::Tensor &tensor) {
                                                : Type(builder.getF32Type());
   ArrayRef<char> bytes(reinterpret_cast<const char *>(tensor.bytes.data()), tensor.bytes.size());
   Location location = NameLoc::get(builder.getStringAttr(tensor.name));
+  if (tensor.lying != weights::Lying::Rows) {
+    uint64_t size = tensor.elements() * tensor.type->bytes;
+    Value weight =
+        tn::WeightOp::create(builder, location, RankedTensorType::get(tensor.dims, element),
+                             store.addGenerated(tensor.name, size, Gatherer(tensor), "model"));
+    return c.cast(weight, builder.getF32Type());
+  }
   // Numbers of a file need not lie where a machine reads them as such.
   bool isAligned = reinterpret_cast<uintptr_t>(bytes.data()) % sizeof(float) == 0;
   std::string id =
@@ -208,15 +255,11 @@ Value Weights::blocks(frontend::Emitter &c, const gguf::Tensor &tensor) {
   const weights::BlockType &type = *tensor.type;
   OpBuilder &builder = c.builder();
   int64_t groups = tensor.elements() / type.group;
-  bool hasZeros = type.zero < 0;
-  Value zeros = hasZeros ? part(c, tensor, Part::Zeros)
-                         : c.broadcast(c.scalar(static_cast<double>(type.zero),
-                                                builder.getIntegerType(8, /*isSigned=*/false)),
-                                       {c.constantSize(groups)});
   Value y = c.makeTyped<tn::DequantizeOp>(
       RankedTensorType::get({groups, type.group}, builder.getF32Type()),
-      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), zeros, int64_t{0});
-  if (hasZeros) {
+      part(c, tensor, Part::Numbers), part(c, tensor, Part::Scales), part(c, tensor, Part::Zeros),
+      int64_t{0});
+  if (type.zero < 0) {
     y = c.sub(y, part(c, tensor, Part::Rests));
   }
   tn::Dims dims;

@@ -4,21 +4,20 @@
 #include "support/text/Text.h"
 
 #include <array>
-#include <cmath>
+#include <bit>
 #include <cstring>
-#include <limits>
 #include <string>
 
 namespace tenon::weights {
 
 float halfToFloat(uint16_t bits) {
-  int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
-  float magnitude = exponent == 31 ? (mantissa != 0 ? std::numeric_limits<float>::quiet_NaN()
-                                                    : std::numeric_limits<float>::infinity())
-                    : exponent == 0
-                        ? std::ldexp(static_cast<float>(mantissa), -24)
-                        : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, rest = bits & 0x7fff;
+  if (rest >= 0x7c00) { // infinities and what is no number
+    return std::bit_cast<float>(sign | 0x7f800000 | rest << 13);
+  }
+  // The exponent of a single is 112 more; a product makes it so for subnormal numbers too.
+  float magnitude = std::bit_cast<float>(rest << 13) * 0x1p112f;
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
 }
 
 namespace {

@@ -11,32 +11,19 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-WeightSource sourceOf(Value part, unsigned dim, tn::WeightStore &weights) {
-  WeightSource source;
+RowsOfSource sourceOf(Value part, unsigned dim, tn::WeightStore &weights) {
   RankedTensorType type = tensorType(part);
-  int64_t bytes = elementBytes(type.getElementType());
-  source.size = type.getNumElements() * bytes;
-  source.rowBytes = bytes;
+  RowsOfSource rows{WeightSource::of(part, weights),
+                    static_cast<uint64_t>(elementBytes(type.getElementType()))};
   for (int64_t size : type.getShape().drop_front(dim)) {
-    source.rowBytes *= size;
+    rows.rowBytes *= size;
   }
-  tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
-  const tn::WeightEntry *entry = weight ? weights.find(weight.getId()) : nullptr;
-  if (entry) {
-    source.key = ("weight " + weight.getId()).str();
-    source.view = entry->bytes;
-    source.generate = entry->generate;
-    return source;
-  }
-  source.owned = std::make_shared<std::vector<char>>(Constants(weights).bytes(part));
-  source.view = *source.owned;
-  source.key = "bytes " + std::string(source.view.begin(), source.view.end());
-  return source;
+  return rows;
 }
 
 /// Rows that are `stride` bytes long, with those of each source one after the other in them.
 struct RowsOfParts {
-  std::vector<WeightSource> sources;
+  std::vector<RowsOfSource> sources;
   uint64_t stride = 0;
 
   void operator()(uint64_t begin, uint64_t size, char *out) const {
@@ -45,25 +32,17 @@ struct RowsOfParts {
     }
     std::memset(out, 0, size);
     uint64_t offset = 0;
-    for (const WeightSource &source : sources) {
+    for (const auto &[source, rowBytes] : sources) {
       uint64_t end = begin + size;
-      for (uint64_t row = begin / stride; row * stride < end && source.rowBytes > 0; ++row) {
+      for (uint64_t row = begin / stride; row * stride < end && rowBytes > 0; ++row) {
         uint64_t start = row * stride + offset;
         uint64_t first = std::max(begin, start);
-        uint64_t last = std::min(end, start + source.rowBytes);
+        uint64_t last = std::min(end, start + rowBytes);
         if (first < last) {
-          read(source, row * source.rowBytes + (first - start), last - first, out + first - begin);
+          source.read(row * rowBytes + (first - start), last - first, out + first - begin);
         }
       }
-      offset += source.rowBytes;
-    }
-  }
-
-  static void read(const WeightSource &source, uint64_t begin, uint64_t size, char *out) {
-    if (source.view.empty() && source.generate) {
-      source.generate(begin, size, out);
-    } else if (begin + size <= source.view.size()) {
-      std::memcpy(out, source.view.data() + begin, size);
+      offset += rowBytes;
     }
   }
 };
@@ -77,13 +56,13 @@ std::string derivedName(Value part, StringRef suffix) {
 
 /// A weight whose rows are the rows of the sources, then zeros.
 Value DerivedWeights::make(OpBuilder &builder, Location location, RankedTensorType type,
-                           unsigned dim, std::vector<WeightSource> sources, StringRef name) {
+                           unsigned dim, std::vector<RowsOfSource> sources, StringRef name) {
   std::string key = std::to_string(dim);
   for (int64_t size : type.getShape()) {
     key += ' ' + std::to_string(size);
   }
-  for (const WeightSource &source : sources) {
-    key += ' ' + std::to_string(source.key.size()) + ' ' + source.key;
+  for (const RowsOfSource &rows : sources) {
+    key += ' ' + std::to_string(rows.source.key.size()) + ' ' + rows.source.key;
   }
   std::string &id = made[key];
   if (id.empty()) {
@@ -102,7 +81,7 @@ Value DerivedWeights::concat(OpBuilder &builder, Location location, ArrayRef<Val
                              unsigned dim) {
   SmallVector<int64_t> shape(tensorType(parts.front()).getShape());
   shape[dim] = 0;
-  std::vector<WeightSource> sources;
+  std::vector<RowsOfSource> sources;
   for (Value part : parts) {
     shape[dim] += tensorType(part).getDimSize(dim);
     sources.push_back(sourceOf(part, dim, store));

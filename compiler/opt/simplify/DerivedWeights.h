@@ -2,7 +2,7 @@
 // Relies on the weight store for the bytes.
 #pragma once
 
-#include "compiler/graph/WeightStore.h"
+#include "compiler/opt/WeightSource.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -11,14 +11,10 @@
 
 namespace tenon::opt {
 
-/// Where the bytes of one part come from, and where its rows go.
-struct WeightSource {
-  llvm::ArrayRef<char> view;
-  tn::WeightGenerator generate;
-  std::shared_ptr<std::vector<char>> owned;
-  uint64_t size = 0;
+/// One part, and how long its rows are.
+struct RowsOfSource {
+  WeightSource source;
   uint64_t rowBytes = 0;
-  std::string key;
 };
 
 /// Equal requests give one weight.
@@ -36,7 +32,7 @@ public:
 
 private:
   mlir::Value make(mlir::OpBuilder &builder, mlir::Location location, mlir::RankedTensorType type,
-                   unsigned dim, std::vector<WeightSource> sources, llvm::StringRef name);
+                   unsigned dim, std::vector<RowsOfSource> sources, llvm::StringRef name);
 
   tn::WeightStore &store;
   llvm::StringMap<std::string> made;

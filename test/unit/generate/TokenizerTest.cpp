@@ -89,6 +89,33 @@ TEST(Tokenizer, ControlTokensCountOnlyWhereATemplateWroteThem) {
   }
 }
 
+TEST(Tokenizer, TokensTakeTheSpacesBesideThemWhoeverWroteThose) {
+  Vocabulary vocabulary = smallVocabulary();
+  int32_t end = 256, user = 257;
+  vocabulary.rules = {{.token = end, .takesBehind = true}, {.token = user, .takesBefore = true}};
+  Tokenizer tokenizer = *Tokenizer::create(vocabulary);
+  std::vector<TextPart> parts = {{"<|end|> ", true}, {"\n\xc2\xa0 a \xe3\x80\x80<user> b", false}};
+  EXPECT_EQ(*tokenizer.encode(parts), (Tokens{end, 'a', user, ' ', 'b'}));
+  // A user's text has no such token, so its spaces stay.
+  EXPECT_EQ(tokenizer.encode("<|end|> a")->size(), 9u);
+  EXPECT_EQ(*tokenizer.encode("  <user>"), (Tokens{user}));
+}
+
+TEST(Tokenizer, SingleWordsStandAlone) {
+  Vocabulary vocabulary = smallVocabulary();
+  int32_t user = 257;
+  vocabulary.rules = {{.token = user, .isSingleWord = true}};
+  Tokenizer tokenizer = *Tokenizer::create(vocabulary);
+  for (std::string_view beside :
+       {"a", "7", "_", "\xc3\xa9", "\xcc\x81", "\xe2\x80\x8d", "\xe2\x93\x90"}) {
+    std::vector<TextPart> before = {{beside, false}, {"<user>", true}};
+    std::vector<TextPart> behind = {{"<user>", true}, {beside, false}};
+    EXPECT_EQ(std::ranges::count(*tokenizer.encode(before), user), 0) << beside;
+    EXPECT_EQ(std::ranges::count(*tokenizer.encode(behind), user), 0) << beside;
+  }
+  EXPECT_EQ(std::ranges::count(*tokenizer.encode("- <user>.<user>"), user), 2);
+}
+
 TEST(Tokenizer, TheLongestSpecialTokenCounts) {
   Vocabulary vocabulary = smallVocabulary();
   for (const char *text : {"<x>", "<x><x>", "<x><x>!"}) {
@@ -162,6 +189,24 @@ TEST(Tokenizer, ScoredTextBehindASpecialTokenHasOneSpace) {
   EXPECT_EQ(ofTemplate("<s> a</s> a"), "[<s>][ a][</s>][ a]");
 }
 
+TEST(Tokenizer, ScoredTokensOfSpacesAreFoundWhicheverSignASpaceHas) {
+  Vocabulary vocabulary = scoredVocabulary({"\u2581", "a"});
+  vocabulary.addsSpacePrefix = false;
+  for (std::string_view two : {"  ", "\u2581\u2581"}) {
+    Vocabulary changed = vocabulary;
+    changed.tokens.emplace_back(two);
+    changed.kinds.push_back(TokenKind::UserDefined);
+    changed.scores.push_back(0);
+    Tokenizer tokenizer = *Tokenizer::create(changed);
+    int32_t spaces = tokenizer.find(two), one = tokenizer.find("\u2581"), a = tokenizer.find("a");
+    for (std::string_view text : {"a  a ", "a\u2581 a ", "a \u2581a\u2581", "a\u2581\u2581a "}) {
+      Tokens tokens = *tokenizer.encode(text);
+      EXPECT_EQ(tokens, (Tokens{a, spaces, a, one})) << text;
+      EXPECT_EQ(tokenizer.decode(tokens), "a  a ");
+    }
+  }
+}
+
 TEST(Tokenizer, ScoredWithoutBytesHasOneUnknownForNeighbours) {
   Tokenizer tokenizer = *Tokenizer::create(scoredVocabulary({"a", "\u2581"}, /*hasBytes=*/false));
   EXPECT_EQ(*tokenizer.encode("a\u65e5\u672ca"), (Tokens{tokenizer.find("\u2581"), 3, 0, 3}));
@@ -207,6 +252,11 @@ TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
       EXPECT_TRUE(refuses(beyond));
     }
   }
+  for (int32_t bad : {-1, 258}) {
+    Vocabulary beyond = smallVocabulary();
+    beyond.rules = {{.token = bad, .takesBefore = true}};
+    EXPECT_TRUE(refuses(beyond));
+  }
   for (auto [left, right] : {std::pair("a", "zz"), {"zz", "a"}, {"a", "b"}, {"", ""}}) {
     Vocabulary merge = smallVocabulary();
     merge.merges.emplace_back(left, right);
@@ -250,6 +300,7 @@ TEST(Vocabulary, ComesBackFromJson) {
   ASSERT_TRUE(applyPreTokenizer("deepseek-v3", vocabulary));
   vocabulary.ends = {256};
   vocabulary.bos = 256;
+  vocabulary.rules = {{.token = 257, .isSingleWord = true, .takesBehind = true}};
   vocabulary.merges.emplace_back("no", "token");
   Result<Vocabulary> read = vocabularyOf(toJson(vocabulary));
   ASSERT_TRUE(read);
@@ -259,9 +310,13 @@ TEST(Vocabulary, ComesBackFromJson) {
   EXPECT_EQ(read->patterns, vocabulary.patterns);
   EXPECT_EQ(read->ends, vocabulary.ends);
   EXPECT_EQ(read->bos, 256);
+  ASSERT_EQ(read->rules.size(), 1u);
+  const TokenRule &rule = read->rules.front();
+  EXPECT_EQ(std::tuple(rule.token, rule.isSingleWord, rule.takesBefore, rule.takesBehind),
+            std::tuple(257, true, false, true));
   Json whole = toJson(vocabulary);
   for (const char *member :
-       {"form", "tokens", "kinds", "scores", "merges", "patterns", "bos", "ends"}) {
+       {"form", "tokens", "kinds", "scores", "merges", "patterns", "bos", "ends", "rules"}) {
     for (const Json &bad : {Json(), Json(Json::array({Json::object()})), Json(-1)}) {
       Json changed = whole;
       changed[member] = bad;

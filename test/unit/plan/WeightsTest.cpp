@@ -1,6 +1,7 @@
 // The table of weights: equal arrays once, generated ones made only when written, bools one a byte.
 #include "compiler/plan/Weights.h"
 
+#include "compiler/graph/ContentGenerator.h"
 #include "compiler/graph/Winograd.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -234,6 +235,58 @@ TEST_F(WeightsTest, LargeGeneratedWeightsAreMadeInParts) {
     std::memcpy(&value, bytes.data() + 4 * i, 4);
     ASSERT_EQ(static_cast<uint32_t>(i * 2654435761u), value) << i;
   }
+}
+
+TEST_F(WeightsTest, GeneratedWeightsThatSayWhatTheyAreAreHeldOnce) {
+  auto add = [&](llvm::StringRef name, std::string content) {
+    store.addGenerated(name, 2,
+                       tn::ContentGenerator{content,
+                                            [content](uint64_t begin, uint64_t size, char *out) {
+                                              std::copy_n(content.data() + begin, size, out);
+                                            }},
+                       "test");
+  };
+  add("a", "xy");
+  add("b", "xy");
+  add("c", "xz");
+  parse(R"(
+    %a = tn.weight "a" : tensor<2xi8>
+    %b = tn.weight "b" : tensor<2xi8>
+    %c = tn.weight "c" : tensor<2xi8>
+  )");
+  EXPECT_EQ(indices, (std::vector<uint32_t>{0, 0, 1}));
+  EXPECT_EQ(read(1), (std::vector<char>{'x', 'z'}));
+}
+
+TEST_F(WeightsTest, LargeGeneratedWeightsArePackedInParts) {
+  constexpr int64_t kRows = 45003, kColumns = 400; // two parts and some, the last panel not full
+  auto at = [](uint64_t i) { return static_cast<char>(i * 2654435761u >> 24); };
+  std::vector<char> bytes(kRows * kColumns);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = at(i);
+  }
+  std::atomic<uint64_t> made = 0;
+  store.addOwned("w", bytes, "test");
+  store.addGenerated(
+      "g", bytes.size(),
+      [&](uint64_t begin, uint64_t size, char *out) {
+        made += size;
+        for (uint64_t i = 0; i < size; ++i) {
+          out[i] = at(begin + i);
+        }
+      },
+      "test");
+  parse(R"(
+    %w = tn.weight "w" : tensor<45003x400xi8>
+    %wp = tn.pack %w outer_dims_perm = [0, 1] inner_dims_pos = [1, 0] inner_tiles = [4, 32] : (tensor<45003x400xi8>) -> tensor<1407x100x4x32xi8>
+    %wt = tn.pack %w outer_dims_perm = [1, 0] : (tensor<45003x400xi8>) -> tensor<400x45003xi8>
+    %g = tn.weight "g" : tensor<45003x400xi8>
+    %gp = tn.pack %g outer_dims_perm = [0, 1] inner_dims_pos = [1, 0] inner_tiles = [4, 32] : (tensor<45003x400xi8>) -> tensor<1407x100x4x32xi8>
+    %gt = tn.pack %g outer_dims_perm = [1, 0] : (tensor<45003x400xi8>) -> tensor<400x45003xi8>
+  )");
+  EXPECT_TRUE(read(1) == read(4));
+  EXPECT_EQ(bytes.size(), made);
+  EXPECT_TRUE(read(2) == read(5));
 }
 
 TEST_F(WeightsTest, ConstantsOfBoolsAndSplats) {
