@@ -348,6 +348,8 @@ const std::vector<Exception> &exceptions() {
       {"tn.winograd_taps", "stands for the transformed operand in the regions of tn.conv"},
       {"tn.decode_rows",
        "stands for the weights in the regions of tn.matmul: e2e weight_only runs it"},
+      {"tn.round_blocks",
+       "stands for the rows in the regions of tn.matmul: e2e int8_activations runs it"},
       {"tn.reshape", "moves nothing: it stands outside of regions as another view of a buffer"},
       {"tn.take_first", "its result has a size that only a run knows: the cases of NonZero run it"},
       {"tn.region", "made by dispatch around the op of every row"},
