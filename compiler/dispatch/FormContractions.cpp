@@ -299,16 +299,9 @@ void takeDecodedWeights(Formation &formation, Group *group) {
     root.getBMutable().assign(rows.getMatrix());
   }
   formation.grouping.absorbProducer(group, rows);
-  tn::RoundBlocksOp rounded = root.getA().getDefiningOp<tn::RoundBlocksOp>();
-  if (!rounded) {
-    return;
+  if (tn::RoundBlocksOp rounded = root.getA().getDefiningOp<tn::RoundBlocksOp>()) {
+    formation.grouping.absorbProducer(group, rounded);
   }
-  if (!rounded->hasOneUse()) {
-    OpBuilder builder(root);
-    rounded = cast<tn::RoundBlocksOp>(builder.clone(*rounded));
-    root.getAMutable().assign(rounded.getY());
-  }
-  formation.grouping.absorbProducer(group, rounded);
 }
 
 void takeEpilogue(Formation &formation, Group *group) {

@@ -13,20 +13,16 @@ void roundActivations(ModuleOp module, PrecisionRecord &record) {
   static const PrecisionRule rule{
       "int8-activations",
       "--allow int8-activations: rows in signed 8 bits, one scale for each block"};
-  llvm::DenseMap<std::pair<Value, int64_t>, Value> known;
   module.walk([&](tn::MatmulOp product) {
     tn::DecodeRowsOp weights = product.getB().getDefiningOp<tn::DecodeRowsOp>();
     Value rows = product.getA();
     if (!weights || product.getTransposeA() || !getElementTypeOrSelf(rows).isF32()) {
       return;
     }
-    int64_t block = static_cast<int64_t>(weights.getBlock());
-    Value &rounded = known[{rows, block}];
-    if (!rounded) {
-      OpBuilder builder(product.getContext());
-      builder.setInsertionPointAfterValue(rows);
-      rounded = tn::RoundBlocksOp::create(builder, product.getLoc(), rows.getType(), rows, block);
-    }
+    // Each product has its own, which goes into its kernel.
+    OpBuilder builder(product);
+    Value rounded = tn::RoundBlocksOp::create(builder, product.getLoc(), rows.getType(), rows,
+                                              static_cast<int64_t>(weights.getBlock()));
     product.getAMutable().assign(rounded);
     record.approximated.push_back({product.getLoc(), "matmul", rule});
   });
