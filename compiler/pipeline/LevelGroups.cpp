@@ -13,9 +13,6 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 
-/// The one family that multiplies rounded rows.
-constexpr llvm::StringLiteral kRoundingFamily = "gemm_low_bits";
-
 /// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
 /// bf16, also where all of them are faster in FP32 on the group's first level.
 void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) const {
@@ -56,8 +53,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
 
 /// Whether the group's products by weights of few bits are ones of integers on a level.
 bool Compilation::hasRoundedRows(const TargetGroup &group, const CodeTarget &target) const {
-  bool hasKernel = !llvm::is_contained(options.disabledFamilies, kRoundingFamily);
-  if (!options.allowInt8Activations || group.device != engine::kHost || !hasKernel ||
+  if (!options.allowInt8Activations || group.device != engine::kHost ||
       !codegen::cpu::multipliesRoundedRows(*engine::parseCpuLevel(target.level))) {
     return false;
   }

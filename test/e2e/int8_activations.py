@@ -151,6 +151,15 @@ class Int8Activations(ToolTest):
         model.n_bits((5,), 200, 700, 8, 32, "none")
         self.compile(model, "--verify")
 
+    def test_without_the_family(self):
+        model = Model()
+        model.n_bits((3,), 200, 700, 4, 32, "packed")
+        model.n_bits((9,), 77, 1700, 8, 32, "none")
+        self.compile(model, "--disable-family", "gemm_low_bits")
+        self.check(model, model.inputs)
+        self.compile(model, "--guard")
+        self.check(model, model.inputs)
+
     def test_what_explain_says(self):
         model = Model()
         model.n_bits((5,), 416, 700, 4, 32, "none")

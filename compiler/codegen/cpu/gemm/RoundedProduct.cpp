@@ -2,7 +2,6 @@
 // each block a sum of i32 in registers, which its two scales take into the sum of floats. A row's
 // sums go block by block however many rows there are, so that it does not depend on them. Relies on
 // the backend keeping iter_args in registers.
-#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
 
@@ -238,12 +237,6 @@ private:
 };
 
 } // namespace
-
-bool multipliesRoundedRows(engine::CpuLevel level) {
-  const engine::CpuLevelRow &row = engine::rowOf(level);
-  return row.architecture == engine::Architecture::X86_64 &&
-         DotStep::isOneInstruction(level, ProductType::U8S8);
-}
 
 void buildIntegerProduct(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout) {
   IntegerBuilder builder(module, level, layout);
