@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kChunk = 32;
 constexpr int64_t kUsualWindow = 512;
+/// Fewest tokens of a template that serves as text, and entries of a vocabulary that serve else.
+constexpr size_t kTemplateTokens = 64, kEntries = 256;
 /// Neighbours that count as one.
 constexpr int64_t kNeighbours = 64;
 
@@ -149,11 +151,11 @@ std::string ownText(const LanguageModel &model) {
   const Tokenizer &tokenizer = model.tokenizer();
   const std::string &own = model.facts().chatTemplate;
   Result<std::vector<int32_t>> tokens = tokenizer.encode(own);
-  if (tokens && tokens->size() >= kOwnTokens) {
+  if (tokens && tokens->size() >= kTemplateTokens) {
     return own;
   }
   std::string text;
-  size_t step = std::max<size_t>(tokenizer.size() / kOwnTokens, 1);
+  size_t step = std::max<size_t>(tokenizer.size() / kEntries, 1);
   for (size_t id = 0; id < tokenizer.size(); id += step) {
     int32_t token = static_cast<int32_t>(id);
     std::string piece = tokenizer.decode(std::span(&token, 1));

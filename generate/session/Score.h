@@ -37,10 +37,9 @@ struct ScoreOptions {
   unsigned threads = 0;
 };
 
-/// A text that the model's file carries: its chat template or, where that has fewer than kOwnTokens
-/// tokens or none, as many entries of its vocabulary, of those in ASCII.
+/// A text that the model's file carries: its chat template or, where that has fewer than 64 tokens,
+/// up to 256 entries of its vocabulary that are ASCII.
 std::string ownText(const LanguageModel &model);
-inline constexpr size_t kOwnTokens = 64;
 
 /// The text is cut into windows; what is left over and shorter than half a window is left out,
 /// unless it is all. TN0105 where the text has fewer than two tokens, the window does not fit, or

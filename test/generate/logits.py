@@ -148,9 +148,20 @@ class Numbers(ToolTest):
             np.testing.assert_allclose(cost["largest_difference"], difference, rtol=0.01)
             np.testing.assert_allclose(cost["kl_divergence"]["mean"], (np.exp(logs[0]) * (logs[0] - logs[1])).sum(-1).mean(), rtol=0.01)
             np.testing.assert_allclose(cost["same_top_token"]["mean"], (exact.argmax(-1) == found.argmax(-1)).mean(), atol=0.02)
-            alone = self.folder / "alone.tenon"
-            self.tool("compile", self.folder / f"{name}.gguf", "-o", alone, "--target", f"cpu:{rounding}", "--allow", "int8-activations")
-            self.assertIn("what it costs in logits is not known", self.tool("explain", "precision", alone))
+        options = ("--target", f"cpu:avx2,{rounding}", "--allow", "int8-activations")
+        # Both variants read the same weights.
+        self.tool("compile", self.folder / "qwen2.gguf", "-o", self.folder / "exact.tenon", *options[:2])
+        sizes = [json.loads(self.tool("inspect", self.folder / f"{each}.tenon", "--json"))["weights_bytes"] for each in ("qwen2", "exact")]
+        self.assertEqual(*sizes)
+        # Of a file without a template, entries of its vocabulary.
+        models.write(dataclasses.replace(MODELS["llama"], template=""), self.folder / "base.gguf")
+        self.tool("compile", self.folder / "base.gguf", "-o", self.folder / "base.tenon", *options)
+        cost = json.loads(self.tool("explain", "precision", self.folder / "base.tenon", "--json"))["int8_activations"]
+        self.assertGreater(cost["tokens"], 10)
+        self.assertGreater(cost["largest_difference"], TOLERANCE)
+        alone = self.folder / "alone.tenon"
+        self.tool("compile", self.folder / "llama.gguf", "-o", alone, "--target", f"cpu:{rounding}", "--allow", "int8-activations")
+        self.assertIn("what it costs in logits is not known", self.tool("explain", "precision", alone))
 
     def test_longrope_beyond(self):
         """An engine of more positions than the original ones."""

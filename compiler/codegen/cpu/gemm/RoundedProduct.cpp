@@ -15,6 +15,8 @@ namespace {
 
 /// Words of a block in one iteration: a block of 32 numbers of 4 bits.
 constexpr int64_t kUnrolled = 4;
+/// Rows at a time.
+constexpr int64_t kRows = 6;
 constexpr int32_t kLowerHalves = 0x0F0F0F0F;
 /// Words of a panel asked for ahead, as of the kernels of floats.
 constexpr int64_t kAhead = 24;
@@ -51,7 +53,7 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function of any number of rows, kLowBitRows at a time.
+  /// The function of any number of rows, kRows at a time.
   void buildAnyRows() {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
@@ -61,11 +63,10 @@ public:
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     ValueRange arguments = entry->getArguments();
-    scf::ForOp::create(builder, loc, constant(0), arguments[7], constant(kLowBitRows), ValueRange(),
+    scf::ForOp::create(builder, loc, constant(0), arguments[7], constant(kRows), ValueRange(),
                        [&](OpBuilder &, Location, Value first, ValueRange) {
                          Value rest = arith::SubIOp::create(builder, loc, arguments[7], first);
-                         Value count =
-                             arith::MinSIOp::create(builder, loc, rest, constant(kLowBitRows));
+                         Value count = arith::MinSIOp::create(builder, loc, rest, constant(kRows));
                          SmallVector<Value> operands(arguments.drop_back());
                          operands[0] = offset(operands[0], mul(first, arguments[1]));
                          operands[3] = offset(operands[3], mul(first, arguments[4]));
@@ -82,7 +83,7 @@ private:
 
   void callRows(Value count, ArrayRef<Value> operands) {
     Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), count);
-    SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, kLowBitRows + 1));
+    SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, kRows + 1));
     scf::IndexSwitchOp chosen =
         scf::IndexSwitchOp::create(builder, loc, TypeRange(), index, cases, cases.size());
     OpBuilder::InsertionGuard guard(builder);
@@ -240,7 +241,7 @@ private:
 
 void buildIntegerProduct(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout) {
   IntegerBuilder builder(module, level, layout);
-  for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
+  for (int64_t rows = 1; rows <= kRows; ++rows) {
     builder.buildRows(rows);
   }
   builder.buildAnyRows();
