@@ -72,8 +72,8 @@ inline llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRe
   return compileRegion(text, symbol, target::cpuTarget(level), guarded);
 }
 
-/// Whether a level multiplies rounded rows (tn.round_blocks) as integers, which it has an
-/// instruction for; on others floats are as fast.
+/// Whether a level multiplies rounded rows (tn.round_blocks) as integers: those of x86 that have an
+/// instruction for it.
 bool multipliesRoundedRows(engine::CpuLevel level);
 
 /// The objects that kernels may be linked with, each by the function of it that they call: the
