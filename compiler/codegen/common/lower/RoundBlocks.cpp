@@ -14,7 +14,7 @@ namespace {
 
 /// 1.5 times 2 to 23: what is added to it is rounded to an integer, ties to even.
 constexpr float kIntegers = 12582912.0F;
-constexpr int32_t kAllButSign = 0x7FFFFFFF, kMantissaBits = 23, kExponentBias = 127;
+constexpr int32_t kAllButSign = 0x7FFFFFFF, kFloatMantissa = 23, kFloatBias = 127;
 
 Value magnitudeBits(Body &body, Value x) {
   OpBuilder &b = body.builder;
@@ -31,7 +31,7 @@ Value roundedTo(Body &body, Value x, Value mostBits) {
   auto real = [&](float value) -> Value {
     return arith::ConstantOp::create(b, location, b.getF32FloatAttr(value));
   };
-  constexpr int32_t least = (kExponentBias + RoundedBlocks::kLeastExponent) << kMantissaBits;
+  constexpr int32_t least = (kFloatBias + RoundedBlocks::kLeastExponent) << kFloatMantissa;
   Value limit = arith::ConstantOp::create(b, location, b.getI32IntegerAttr(least));
   Value isTiny = arith::CmpIOp::create(b, location, arith::CmpIPredicate::ult, mostBits, limit);
   Value most = arith::BitcastOp::create(b, location, b.getF32Type(), mostBits);
