@@ -99,6 +99,8 @@ struct CompileOptions {
   bool allowTf32 = false;
   /// GELU of 16-bit floats may take its tanh form.
   bool allowTanhGelu = false;
+  /// Products by weights of 4 or 8 bits may round their rows to 8 bits on a CPU.
+  bool allowInt8Activations = false;
   /// CPU code checks each load and store against its buffers; slow, for finding faults of Tenon.
   bool guard = false;
   /// Values of an ONNX model that become outputs too, by their names; "*" stands for all that are

@@ -12,10 +12,10 @@ namespace tenon::pipeline {
 /// to CompileOptions must be named here, or this does not compile.
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
   const auto &[model, output, shapes, optimizeFor, fixed, states, levels, addsLevels, cpu, gpus,
-               assembler, precision, allowTf32, allowTanhGelu, guard, extraOutputs, observed,
-               strict, verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize,
-               kernels, disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice,
-               cancel] = options;
+               assembler, precision, allowTf32, allowTanhGelu, allowInt8Activations, guard,
+               extraOutputs, observed, strict, verify, stopAfter, dumpPhases, cacheFolder,
+               reproducer, threads, optimize, kernels, disabledFamilies, maxWeights, tuned, passes,
+               passDump, progress, notice, cancel] = options;
   visit("levels", levels);
   visit("profile", cpu);
   visit("levels", gpus);
@@ -28,6 +28,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("precision", precision);
   visit("allow_tf32", allowTf32);
   visit("allow_tanh_gelu", allowTanhGelu);
+  visit("allow_int8_activations", allowInt8Activations);
   visit("guard", guard);
   visit("taps", extraOutputs);
   visit("observed", observed);

@@ -70,8 +70,10 @@ std::string computedIn(const Group &group) {
     return llvm::formatv("{0} x {1}, sums of {2}", textOf(element), textOf(other), textOf(sums));
   }
   if (tn::DecodeRowsOp rows = factors[1].getDefiningOp<tn::DecodeRowsOp>()) {
-    return llvm::formatv("{0} x weights of {1} bits in blocks of {2}", textOf(element),
-                         rows.getBits(), rows.getBlock());
+    bool isRounded = factors[0].getDefiningOp<tn::RoundBlocksOp>() != nullptr;
+    return llvm::formatv("{0} x weights of {1} bits in blocks of {2}{3}",
+                         isRounded ? "s8" : textOf(element), rows.getBits(), rows.getBlock(),
+                         isRounded ? ", sums of i32" : "");
   }
   return textOf(element);
 }

@@ -4,7 +4,7 @@
 
 #include "compiler/dispatch/Occupancy.h"
 #include "compiler/dispatch/OpKinds.h"
-#include "compiler/graph/Tn.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -102,7 +102,8 @@ double narrowRate(Operation *op, const target::Target &cpu) {
     return 1;
   }
   Type element = getElementTypeOrSelf(op->getOperand(1));
-  return element.isInteger(8) ? cpu.byteRate : element.isBF16() ? cpu.bf16Rate : 1;
+  bool isRounded = op->getOperand(0).getDefiningOp<tn::RoundBlocksOp>() != nullptr;
+  return isRounded || element.isInteger(8) ? cpu.byteRate : element.isBF16() ? cpu.bf16Rate : 1;
 }
 
 /// Operations a second of the unit that computes `op`.

@@ -285,7 +285,8 @@ void takeNarrowOperands(Formation &formation, Group *group) {
   }
 }
 
-/// Takes what a product reads weights of few bits through: its kernel takes them apart.
+/// Takes what a product reads weights of few bits through, whose kernel takes them apart, and what
+/// rounds its rows on the way.
 void takeDecodedWeights(Formation &formation, Group *group) {
   tn::MatmulOp root = dyn_cast<tn::MatmulOp>(group->root);
   tn::DecodeRowsOp rows = root ? root.getB().getDefiningOp<tn::DecodeRowsOp>() : tn::DecodeRowsOp();
@@ -298,6 +299,9 @@ void takeDecodedWeights(Formation &formation, Group *group) {
     root.getBMutable().assign(rows.getMatrix());
   }
   formation.grouping.absorbProducer(group, rows);
+  if (tn::RoundBlocksOp rounded = root.getA().getDefiningOp<tn::RoundBlocksOp>()) {
+    formation.grouping.absorbProducer(group, rounded);
+  }
 }
 
 void takeEpilogue(Formation &formation, Group *group) {

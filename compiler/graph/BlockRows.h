@@ -1,6 +1,6 @@
 // How tn.decode_rows reads a row of a matrix: blocks of words of 32 bits, so that 32 rows side by
 // side are one stream in which a vector holds a word of each. One description serves verifier,
-// compiler, reference and kernels.
+// compiler, reference and kernels. And how tn.round_blocks rounds what is multiplied by them.
 #pragma once
 
 #include "llvm/Support/MathExtras.h"
@@ -34,6 +34,14 @@ struct BlockRows {
   bool isSound() const {
     return (bits == 4 || bits == 8) && block > 0 && block % elementsOfWord() == 0 && depth > 0;
   }
+};
+
+/// What tn.round_blocks rounds a block of activations to: numbers of 8 bits with sign, of which the
+/// largest magnitude becomes kMost.
+struct RoundedBlocks {
+  static constexpr int kMost = 127;
+  /// Magnitudes below 2 to the power of this become zeros, so that reciprocals are finite.
+  static constexpr int kLeastExponent = -100;
 };
 
 } // namespace tenon::tn

@@ -60,6 +60,22 @@ def Tn_DecodeRowsOp : Tn_Op<"decode_rows", [Pure, Tn_StoredForm]> {
     ::tenon::tn::BlockRows layout();
   }];
 }
+def Tn_RoundBlocksOp : Tn_Op<"round_blocks", [Pure, SameOperandsAndResultType]> {
+  let summary = "Rows whose blocks are rounded to signed 8-bit numbers with one scale for each block";
+  let description = [{
+    A block is `block` elements of the last dim; the last block may be short. Its scale is its largest magnitude divided by
+    127, and its elements become the nearest multiples of the scale, ties to even. A block of magnitudes below 2^-100 becomes
+    zeros; NaN or an infinity makes the whole block NaN.
+
+    It precedes a matmul by tn.decode_rows with blocks of the same size, whose kernel multiplies the numbers as integers. Only
+    `--allow int8-activations` adds it.
+    `%y = tn.round_blocks %x {block = 32 : i64} : tensor<5x64xf32>`
+  }];
+  let arguments = (ins RankedTensorOf<[F32]>:$x, I64Attr:$block);
+  let results = (outs RankedTensorOf<[F32]>:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
 def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "The same bits as another element type of the same width";
   let arguments = (ins Tn_ValueTensor:$x);

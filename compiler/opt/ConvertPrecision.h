@@ -56,4 +56,9 @@ llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &wei
 /// Gives GELU of 16-bit floats its tanh form, as only the user may allow.
 void approximateGelu(mlir::ModuleOp module, PrecisionRecord &record);
 
+/// Rounds the rows of products of f32 by weights of few bits to signed 8 bits, block by block
+/// (tn.round_blocks), as only the user may allow: `--allow int8-activations`. Relies on the passes
+/// for a CPU having run.
+void roundActivations(mlir::ModuleOp module, PrecisionRecord &record);
+
 } // namespace tenon::opt

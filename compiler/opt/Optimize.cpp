@@ -97,6 +97,13 @@ LogicalResult float8OnHopper(ModuleOp module, tn::WeightStore &weights) {
                         {.quantizes = true, .isAlways = true}, record);
 }
 
+/// By name, for tools and tests.
+LogicalResult allowedRoundActivations(ModuleOp module, tn::WeightStore &) {
+  PrecisionRecord record;
+  roundActivations(module, record);
+  return success();
+}
+
 const Pass kAll[] = {
     kSimplify,
     {"fold-constants", foldConstants},
@@ -126,6 +133,7 @@ const Pass kAll[] = {
     {"tabulate-chains", tabulateChains},
     {"note-wide-products", noteWideProducts},
     {"low-bit-weights", lowBitWeights},
+    {"round-activations", allowedRoundActivations},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

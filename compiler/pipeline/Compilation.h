@@ -85,6 +85,8 @@ private:
   void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(TargetGroup &group);
+  bool hasRoundedRows(const TargetGroup &group, const CodeTarget &target) const;
+  Status roundActivations(TargetGroup &group);
   Status dispatch();
   static void noteApproximations(TargetGroup &group);
   Status selectKernels(TargetGroup &group, KernelSelector &selector, LevelRecords &others);

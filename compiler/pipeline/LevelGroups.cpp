@@ -16,8 +16,8 @@ namespace tenon::pipeline {
 /// Levels of x86-64 that a group gains by and has not: of the model's products of bytes and of
 /// bf16, also where all of them are faster in FP32 on the group's first level.
 void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) const {
-  constexpr uint32_t kUnitsOfBytes =
-      engine::x86::kVnni | engine::x86::kAvxVnni | engine::x86::kAmxInt8;
+  constexpr uint32_t kUnitsOfWords = engine::x86::kVnni | engine::x86::kAvxVnni;
+  constexpr uint32_t kUnitsOfBytes = kUnitsOfWords | engine::x86::kAmxInt8;
   uint32_t units =
       (prices.hasBytes() ? kUnitsOfBytes : 0) | (prices.hasBf16() ? engine::x86::kAmxBf16 : 0);
   group.module->walk([&](Operation *op) {
@@ -26,6 +26,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
       units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
       units |= element.isInteger(8) ? kUnitsOfBytes : 0;
     }
+    units |= options.allowInt8Activations && isa<tn::DecodeRowsOp>(op) ? kUnitsOfWords : 0;
   });
   std::vector<engine::CpuLevel> levels;
   for (const CodeTarget &target : group.targets) {
@@ -50,12 +51,24 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
   });
 }
 
+/// Whether the group's products by weights of few bits are ones of integers on a level.
+bool Compilation::hasRoundedRows(const TargetGroup &group, const CodeTarget &target) const {
+  if (!options.allowInt8Activations || group.device != engine::kHost ||
+      !codegen::cpu::multipliesRoundedRows(*engine::parseCpuLevel(target.level))) {
+    return false;
+  }
+  ModuleOp optimized = group.module.get();
+  return optimized.walk([](tn::DecodeRowsOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 /// Levels on which other products are faster in FP32 than on the first one become a group of their
 /// own: with all others they share regions and plan.
 void Compilation::splitLevels(TargetGroup &group, const ProductPrices &prices) {
   auto other = std::stable_partition(
-      group.targets.begin() + 1, group.targets.end(),
-      [&](const CodeTarget &target) { return prices.areDecidedAlike(target); });
+      group.targets.begin() + 1, group.targets.end(), [&](const CodeTarget &target) {
+        return prices.areDecidedAlike(target) &&
+               hasRoundedRows(group, target) == hasRoundedRows(group, group.targets.front());
+      });
   if (other == group.targets.end()) {
     return;
   }

@@ -140,6 +140,15 @@ Status Compilation::useFloat8(TargetGroup &group) {
   return numbers && request.quantizes ? numbers->start(*group.module) : Status::ok();
 }
 
+/// Products of integers by permission, on the levels of a group that has them.
+Status Compilation::roundActivations(TargetGroup &group) {
+  if (!hasRoundedRows(group, group.targets.front())) {
+    return Status::ok();
+  }
+  opt::roundActivations(*group.module, group.precision);
+  return numbers ? numbers->start(*group.module) : Status::ok();
+}
+
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
@@ -147,6 +156,10 @@ Status Compilation::dispatch() {
   // Levels that are split off come behind.
   for (size_t index = 0; index < groups.size(); ++index) {
     TargetGroup &group = groups[index];
+    if (numbers && index > 0 && options.allowInt8Activations) {
+      // What the group before rounded by permission is no truth for this one.
+      TENON_TRY(numbers->start(*module));
+    }
     group.module = module->clone();
     group.precision = precision;
     bool isGpu = group.profile.isGpu();
@@ -166,6 +179,7 @@ Status Compilation::dispatch() {
     if (!isGpu) {
       splitLevels(group, prices);
     }
+    TENON_TRY(roundActivations(group));
     KernelSelector selector(group.targets.front(), wanted);
     if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||
         failed(verify(*group.module))) {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kChunk = 32;
 constexpr int64_t kUsualWindow = 512;
+/// Fewest tokens of a template that serves as text, and entries of a vocabulary that serve else.
+constexpr size_t kTemplateTokens = 64, kEntries = 256;
 /// Neighbours that count as one.
 constexpr int64_t kNeighbours = 64;
 
@@ -68,7 +70,7 @@ double divergenceOf(std::span<const double> from, std::span<const double> to) {
   return sum;
 }
 
-auto topOf(std::span<const double> values) {
+auto topOf(std::span<const float> values) {
   return std::ranges::max_element(values) - values.begin();
 }
 
@@ -82,14 +84,28 @@ public:
     if (isCompared) {
       score.divergence = divergence.mean();
       score.sameTop = sameTop.mean();
+      score.largestDifference = largestDifference;
+      score.largestLogit = largestLogit;
     }
     return score;
   }
 
 private:
+  void compare(std::span<const float> wanted, std::span<const float> given);
+
   Sums surprise, divergence, sameTop;
+  float largestDifference = 0, largestLogit = 0;
   bool isCompared = false;
 };
+
+void Scorer::compare(std::span<const float> wanted, std::span<const float> given) {
+  divergence.add(divergenceOf(logSoftmax(wanted), logSoftmax(given)));
+  sameTop.add(topOf(wanted) == topOf(given) ? 1 : 0);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    largestDifference = std::max(largestDifference, std::abs(given[i] - wanted[i]));
+    largestLogit = std::max(largestLogit, std::abs(wanted[i]));
+  }
+}
 
 Status Scorer::readWindow(Sequence &sequence, Sequence *other, std::span<const int32_t> window) {
   sequence.cut(0);
@@ -100,16 +116,16 @@ Status Scorer::readWindow(Sequence &sequence, Sequence *other, std::span<const i
   for (size_t begin = 0; begin + 1 < window.size(); begin += kChunk) {
     std::span<const int32_t> chunk =
         window.subspan(begin, std::min(kChunk, window.size() - 1 - begin));
-    std::vector<std::vector<double>> expected;
+    std::vector<std::vector<float>> expected;
     if (other) {
       TENON_TRY(other->appendAll(chunk, [&](int64_t, std::span<const float> logits) {
-        expected.push_back(logSoftmax(logits));
+        expected.emplace_back(logits.begin(), logits.end());
         return Status::ok();
       }));
     }
     TENON_TRY(sequence.appendAll(chunk, [&](int64_t position, std::span<const float> logits) {
-      std::vector<double> given = logSoftmax(logits);
-      double value = -given[window[static_cast<size_t>(position) + 1]];
+      size_t next = static_cast<size_t>(window[static_cast<size_t>(position) + 1]);
+      double value = logSum(logits) - static_cast<double>(logits[next]);
       if (!std::isfinite(value)) {
         return Status::error(ErrorId::LogitsNotFinite,
                              strCat("the logits at position ", position, " are not finite"),
@@ -117,9 +133,7 @@ Status Scorer::readWindow(Sequence &sequence, Sequence *other, std::span<const i
       }
       surprise.add(value);
       if (other) {
-        const std::vector<double> &wanted = expected[static_cast<size_t>(position) - begin];
-        divergence.add(divergenceOf(wanted, given));
-        sameTop.add(topOf(wanted) == topOf(given) ? 1 : 0);
+        compare(expected[static_cast<size_t>(position) - begin], logits);
       }
       return Status::ok();
     }));
@@ -132,6 +146,24 @@ Status refuse(std::string what, std::string_view hint) {
 }
 
 } // namespace
+
+std::string ownText(const LanguageModel &model) {
+  const Tokenizer &tokenizer = model.tokenizer();
+  const std::string &own = model.facts().chatTemplate;
+  Result<std::vector<int32_t>> tokens = tokenizer.encode(own);
+  if (tokens && tokens->size() >= kTemplateTokens) {
+    return own;
+  }
+  std::string text;
+  size_t step = std::max<size_t>(tokenizer.size() / kEntries, 1);
+  for (size_t id = 0; id < tokenizer.size(); id += step) {
+    int32_t token = static_cast<int32_t>(id);
+    std::string piece = tokenizer.decode(std::span(&token, 1));
+    bool isAscii = std::ranges::all_of(piece, [](char c) { return c >= ' ' && c <= '~'; });
+    text += isAscii ? piece : "";
+  }
+  return text;
+}
 
 Result<TextScore> scoreText(const LanguageModel &model, const LanguageModel *reference,
                             std::string_view text, const ScoreOptions &options,

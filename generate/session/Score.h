@@ -25,6 +25,8 @@ struct TextScore {
   /// Beside the reference: its divergence from the reference's distribution (Kullback-Leibler, in
   /// nats), and the share of tokens for which both hold the same token for the most probable.
   std::optional<Mean> divergence, sameTop;
+  /// The largest difference of a logit from the reference's, and the largest magnitude of those.
+  float largestDifference = 0, largestLogit = 0;
 };
 
 struct ScoreOptions {
@@ -34,6 +36,10 @@ struct ScoreOptions {
   int64_t maxTokens = -1; ///< of the text; -1 for all
   unsigned threads = 0;
 };
+
+/// A text that the model's file carries: its chat template or, where that has fewer than 64 tokens,
+/// up to 256 entries of its vocabulary that are ASCII.
+std::string ownText(const LanguageModel &model);
 
 /// The text is cut into windows; what is left over and shorter than half a window is left out,
 /// unless it is all. TN0105 where the text has fewer than two tokens, the window does not fit, or

@@ -49,7 +49,7 @@ typedef struct tenon_compile_options {
   size_t struct_size;
   const char *const *targets; /* "cpu", "cpu:avx2", "cuda:sm_90"; "cpu" by default */
   const char *precision;      /* "keep", "fp16", "bf16" or "fp8" */
-  const char *const *allow;   /* "tf32", "tanh-gelu" */
+  const char *const *allow;   /* "tf32", "tanh-gelu", "int8-activations" */
   const char *const *shapes;  /* dims of inputs: "x:1x128", "x:[1..8]x[1..512]", "x:?x3" */
   const char *const *states;  /* "input=output": one buffer of the session */
   const char *const *taps;    /* inner values to add as outputs; "all" for all of them */

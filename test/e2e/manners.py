@@ -197,7 +197,7 @@ class Words(Manners):
             self.assertIn(done.returncode, (2, 3), (arguments, done.stderr))
             self.assertIn(f"did you mean '{meant}'?", done.stderr, arguments)
         for arguments, message in ((["explain", "fusions", "x"], "TN0105: TOPIC: give one of fusion, "), (["compile", "x", "-o", ""], "TN0105: --output: give "),
-                                   (["compile", "x", "--allow", "tf31"], "TN0105: --allow: give one of tf32, tanh-gelu, not 'tf31'; did you")):
+                                   (["compile", "x", "--allow", "tf31"], "TN0105: --allow: give one of tf32, tanh-gelu, int8-activations, not 'tf31'; did you")):
             self.assertIn(message, self.call(*arguments).stderr)
         for arguments in (["tune"], ["xyzzy"], ["run", "model.tenon", "--xyzzy"], ["compile", "model.onnx", "--target", "xyzzy"],
                           ["run", "model.tenon", "--shape", "xyzzy:1"], ["help", "xyzzy"]):

@@ -69,14 +69,15 @@ class Numbers(ToolTest):
         path = self.folder / f"{name}.gguf"
         weights = models.write(MODELS[name], path)
         engine = self.folder / f"{name}.tenon"
-        self.tool("compile", path, "-o", engine, "--target", "cpu:native", *options)
+        target = () if "--target" in options else ("--target", "cpu:native")
+        self.tool("compile", path, "-o", engine, *target, *options)
         return engine, weights
 
-    def logits(self, engine, tokens):
+    def logits(self, engine, tokens, *options):
         """Of all tokens, by one run."""
         count = len(tokens)
         np.savez(self.folder / "in.npz", tokens=np.array(tokens), start=np.array([0]), rows=np.arange(count), context=np.arange(count))
-        self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz")
+        self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz", *options)
         return np.load(self.folder / "out.npz")["logits"]
 
     def greedy(self, model, weights, tokens, count):
@@ -126,6 +127,41 @@ class Numbers(ToolTest):
                     continue
                 other = models.logits(dataclasses.replace(model, **{switch: off}), weights, tokens)
                 self.assertGreater(np.abs(other - expected).max() / np.abs(expected).max(), TOLERANCE, (name, switch))
+
+    def test_int8_activations(self):
+        """What `explain precision` measures on the chat template is what the two variants give there."""
+        usable = [level["level"] for level in json.loads(self.tool("doctor", "--json"))["levels"] if level["usable"]]
+        rounding = next((level for level in ("avx512-vnni", "avx-vnni") if level in usable), None)
+        if not rounding:
+            self.skipTest("this machine has no VNNI")
+        for name in ("llama", "qwen2"):
+            engine, weights = self.build(name, "--target", f"cpu:avx2,{rounding}", "--allow", "int8-activations")
+            tokens = list(models.CHAT.encode())
+            exact, found = (self.logits(engine, tokens, "--variant", level)[:-1].astype(np.float64) for level in ("avx2", rounding))
+            expected = models.logits(MODELS[name], weights, tokens)[:-1]
+            self.assertLess(np.abs(exact - expected).max(), TOLERANCE * np.abs(expected).max())
+            difference = np.abs(found - exact).max() / np.abs(exact).max()
+            self.assertTrue(TOLERANCE < difference < 0.1, difference)
+            logs = [logits - np.log(np.exp(logits).sum(-1, keepdims=True)) for logits in (exact, found)]
+            cost = json.loads(self.tool("explain", "precision", engine, "--json"))["int8_activations"]
+            self.assertEqual((cost["variant"], cost["beside"], cost["tokens"]), (rounding, "x86-64-v3", len(tokens) - 1))
+            np.testing.assert_allclose(cost["largest_difference"], difference, rtol=0.01)
+            np.testing.assert_allclose(cost["kl_divergence"]["mean"], (np.exp(logs[0]) * (logs[0] - logs[1])).sum(-1).mean(), rtol=0.01)
+            np.testing.assert_allclose(cost["same_top_token"]["mean"], (exact.argmax(-1) == found.argmax(-1)).mean(), atol=0.02)
+        options = ("--target", f"cpu:avx2,{rounding}", "--allow", "int8-activations")
+        # Both variants read the same weights.
+        self.tool("compile", self.folder / "qwen2.gguf", "-o", self.folder / "exact.tenon", *options[:2])
+        sizes = [json.loads(self.tool("inspect", self.folder / f"{each}.tenon", "--json"))["weights_bytes"] for each in ("qwen2", "exact")]
+        self.assertEqual(*sizes)
+        # Of a file without a template, entries of its vocabulary.
+        models.write(dataclasses.replace(MODELS["llama"], template=""), self.folder / "base.gguf")
+        self.tool("compile", self.folder / "base.gguf", "-o", self.folder / "base.tenon", *options)
+        cost = json.loads(self.tool("explain", "precision", self.folder / "base.tenon", "--json"))["int8_activations"]
+        self.assertGreater(cost["tokens"], 10)
+        self.assertGreater(cost["largest_difference"], TOLERANCE)
+        alone = self.folder / "alone.tenon"
+        self.tool("compile", self.folder / "llama.gguf", "-o", alone, "--target", f"cpu:{rounding}", "--allow", "int8-activations")
+        self.assertIn("what it costs in logits is not known", self.tool("explain", "precision", alone))
 
     def test_longrope_beyond(self):
         """An engine of more positions than the original ones."""

@@ -59,6 +59,7 @@ class Model:
     extra: list = dataclasses.field(default_factory=list)  # what else is written: methods of the writer and their arguments
     extra_tensors: dict = dataclasses.field(default_factory=dict)
     context: int = 512
+    template: str = CHAT  # empty for a file without one
     seed: int = 0
 
 
@@ -104,7 +105,8 @@ def begin(model, path, tensors_of_part=0):
     writer.add_token_types([1] * 256 + [3, 3, 1])
     writer.add_token_merges(["h e"])
     writer.add_eos_token_id(257)
-    writer.add_chat_template(CHAT)
+    if model.template:
+        writer.add_chat_template(model.template)
     return writer
 
 

@@ -322,6 +322,7 @@ const std::vector<OpRow> &opTable() {
        "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
        "dilations = array<i64: 1, 1>"},
       {"tn.histogram", "f32", {{"3, N", "T", -8, 8}}, {{"3, 1024", "i32"}}, "bits = 10 : i64"},
+      {"tn.round_blocks", "f32", {{"3, N", "T", -8, 8}}, {{"3, N"}}, "block = 4 : i64"},
       {"tn.true_positions", "i1", {{"N"}}, {{"N", "i64"}, {"", "i64"}}},
       {"tn.select_boxes", "f32 f64 f16",
        {{"2, N, 4"}, {"2, 3, N"}, {"2, 3, N", "i1"}, {"", "i64", 5, 5}, {"", "T", 0.1, 0.3}},

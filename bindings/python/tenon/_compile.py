@@ -52,7 +52,7 @@ def compile(
     output: where the engine is written; without it the engine lives as long as the object.
     target: "cpu" (any CPU with AVX2), levels "cpu:avx2,avx512" or "cpu:native", GPUs "cuda:sm_90"; several as a list. By default what
         this machine has: its CPU, or the GPU that the model's parameters are on.
-    precision: "keep", "fp16", "bf16" or "fp8". allow: "tf32", "tanh-gelu".
+    precision: "keep", "fp16", "bf16" or "fp8". allow: "tf32", "tanh-gelu", "int8-activations".
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
     optimize_for: sizes at which the engine is as fast as a fixed one: [1, 8, 32] for the only free one, or
         [{"input": "8x128"}, {"input": (32, 128)}]; text as the command line has it.

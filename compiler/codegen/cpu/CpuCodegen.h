@@ -72,6 +72,10 @@ inline llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRe
   return compileRegion(text, symbol, target::cpuTarget(level), guarded);
 }
 
+/// Whether a level multiplies rounded rows (tn.round_blocks) as integers: those of x86 that have an
+/// instruction for it.
+bool multipliesRoundedRows(engine::CpuLevel level);
+
 /// The objects that kernels may be linked with, each by the function of it that they call: the
 /// micro-kernels of one kind of product, their packing, and, by memcpy, what LLVM may call.
 std::vector<std::string> supportNames();

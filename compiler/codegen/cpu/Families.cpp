@@ -1,6 +1,7 @@
 // The table of CPU kernel families. Relies on the last one taking any region.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
+#include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "mlir/Parser/Parser.h"
 
 using namespace mlir;
@@ -51,6 +52,11 @@ double secondsWithWork(Region &region, llvm::function_ref<double(Operation &)> t
     }
   }
   return ratedSeconds(region) + extra / region.target().peak;
+}
+
+bool multipliesRoundedRows(engine::CpuLevel level) {
+  return engine::rowOf(level).architecture == engine::Architecture::X86_64 &&
+         DotStep::isOneInstruction(level, ProductType::U8S8);
 }
 
 std::vector<std::string> familyNames() { return kernelFamilies().names(); }

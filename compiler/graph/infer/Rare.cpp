@@ -67,6 +67,13 @@ LogicalResult DecodeRowsOp::verify() {
   return success();
 }
 
+LogicalResult RoundBlocksOp::verify() {
+  if (rankOf(getX()) == 0 || static_cast<int64_t>(getBlock()) <= 0) {
+    return emitOpError("needs rows and blocks of at least one element");
+  }
+  return success();
+}
+
 LogicalResult BitcastOp::verify() {
   // A bool is held in a byte.
   auto width = [](Value value) { return std::max(elementOf(value).getIntOrFloatBitWidth(), 8u); };

@@ -67,6 +67,43 @@ Status evaluateDecodeRows(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
+/// In the type that the values are held in. A kernel rounds the exact product with the reciprocal,
+/// as this does.
+template <typename T> void roundBlock(const T *from, T *to, int64_t count) {
+  T most = 0;
+  bool isFinite = true;
+  for (int64_t i = 0; i < count; ++i) {
+    most = std::max(most, std::abs(from[i]));
+    isFinite &= std::isfinite(from[i]);
+  }
+  bool isTiny = most < std::ldexp(T(1), tn::RoundedBlocks::kLeastExponent);
+  T most8 = tn::RoundedBlocks::kMost;
+  T inverse = isTiny ? T(0) : most8 / most, scale = isTiny ? T(0) : most / most8;
+  // Beyond it, numbers of this type have no fractions.
+  T whole = std::ldexp(T(1.5), std::numeric_limits<T>::digits - 1);
+  for (int64_t i = 0; i < count; ++i) {
+    T rounded = std::fma(from[i], inverse, whole) - whole;
+    to[i] = isFinite ? rounded * scale : std::numeric_limits<T>::quiet_NaN();
+  }
+}
+
+Status evaluateRoundBlocks(Evaluation &evaluation) {
+  const int64_t block = cast<tn::RoundBlocksOp>(evaluation.op).getBlock();
+  const Tensor &x = evaluation.operands[0];
+  TENON_ASSIGN(Tensor y, evaluation.makeResult());
+  int64_t depth = x.dims().back();
+  TENON_TRY(visitFloat(y.dtype(), [&](auto type) {
+    using T = typename decltype(type)::Type;
+    if constexpr (std::is_floating_point_v<T>) {
+      for (int64_t i = 0; i < y.count(); i += std::min(block, depth - i % depth)) {
+        roundBlock(x.as<T>() + i, y.as<T>() + i, std::min(block, depth - i % depth));
+      }
+    }
+    return Status::ok();
+  }));
+  return evaluation.finish(std::move(y));
+}
+
 /// The bytes stay, in the types as the model has them; a bool is any byte but zero.
 Status evaluateBitcast(Evaluation &evaluation) {
   tn::BitcastOp op = cast<tn::BitcastOp>(evaluation.op);
@@ -232,11 +269,17 @@ Status evaluateSelectBoxes(Evaluation &evaluation) {
 }
 
 constexpr OpRow kRareOpRows[] = {
-    {"tn.encode", evaluateEncode},          {"tn.decode", evaluateDecode},
-    {"tn.unpack_bits", evaluateUnpackBits}, {"tn.decode_rows", evaluateDecodeRows},
-    {"tn.bitcast", evaluateBitcast},        {"tn.max_pool_index", evaluateMaxPoolIndex},
-    {"tn.histogram", evaluateHistogram},    {"tn.true_positions", evaluateTruePositions},
-    {"tn.take_first", evaluateTakeFirst},   {"tn.select_boxes", evaluateSelectBoxes},
+    {"tn.encode", evaluateEncode},
+    {"tn.decode", evaluateDecode},
+    {"tn.unpack_bits", evaluateUnpackBits},
+    {"tn.decode_rows", evaluateDecodeRows},
+    {"tn.round_blocks", evaluateRoundBlocks},
+    {"tn.bitcast", evaluateBitcast},
+    {"tn.max_pool_index", evaluateMaxPoolIndex},
+    {"tn.histogram", evaluateHistogram},
+    {"tn.true_positions", evaluateTruePositions},
+    {"tn.take_first", evaluateTakeFirst},
+    {"tn.select_boxes", evaluateSelectBoxes},
 };
 
 } // namespace

@@ -31,7 +31,9 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   addChoices(
       command, "--allow", flags.allow, kAllowances,
       "Allow an approximation. tf32: fp32 matmuls may round their operands to TF32; tanh-gelu: "
-      "GELU of fp16 and bf16 may use its tanh form, with an error of at most 4.8e-4");
+      "GELU of fp16 and bf16 may use its tanh form, with an error of at most 4.8e-4; "
+      "int8-activations: matmuls by 4-bit and 8-bit weights may round their activations to 8 bits "
+      "on CPUs, one scale for each block");
   command
       .add_option("--state", flags.states,
                   "INPUT=OUTPUT: keep both in one buffer of the session, zero at first and updated "

@@ -29,6 +29,30 @@ std::string numbersText(const Json &products, const Json &conversions, double co
                             conversions.size(), timeText(converting));
 }
 
+/// What --allow int8-activations changes in the logits of a language model.
+std::string activationsText(const Json &record) {
+  Json cost = fieldAt(record, "int8_activations");
+  if (!cost.is_object()) {
+    return "";
+  }
+  if (!cost.contains("beside")) {
+    return "\nint8-activations: what it costs in logits is not known, since this engine has no "
+           "variant without it for this machine; --target cpu compiles one\n";
+  }
+  auto shown = [&](const char *key) {
+    Json mean = fieldAt(cost, key);
+    return fmt::format("{:.4g} ({:.4g} .. {:.4g})", mean.value("mean", 0.0), mean.value("low", 0.0),
+                       mean.value("high", 0.0));
+  };
+  return fmt::format("\nint8-activations costs, on {} tokens that the model carries, {} beside {}\n"
+                     "largest difference of a logit  {:.2g} % of the largest\n"
+                     "KL divergence                  {}  nats a token, 95 % interval\n"
+                     "same top token                 {}\n",
+                     numberAt(cost, "tokens"), textAt(cost, "variant"), textAt(cost, "beside"),
+                     100 * cost.value("largest_difference", 0.0), shown("kl_divergence"),
+                     shown("same_top_token"));
+}
+
 /// What --precision did, and what is approximated.
 std::string changesText(const Json &record) {
   std::string text;
@@ -91,7 +115,8 @@ std::string precisionText(const Explained &what) {
   std::string text;
   if (what.extent != Extent::Chosen) {
     text = basisText(record) + "\n" +
-           numbersText(products, conversions, record.value("conversions_us", 0.0));
+           numbersText(products, conversions, record.value("conversions_us", 0.0)) +
+           activationsText(record);
   }
   size_t wide =
       static_cast<size_t>(std::count_if(products.begin(), products.end(), [](const Json &row) {

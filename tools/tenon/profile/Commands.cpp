@@ -101,7 +101,8 @@ std::string compileCommand(const Profile &profile, const CompileChange &change) 
     }
   }
   for (const auto &[key, flag] :
-       {std::pair("allow_tf32", "tf32"), std::pair("allow_tanh_gelu", "tanh-gelu")}) {
+       {std::pair("allow_tf32", "tf32"), std::pair("allow_tanh_gelu", "tanh-gelu"),
+        std::pair("allow_int8_activations", "int8-activations")}) {
     words.add(options.value(key, false) ? fmt::format("--allow {}", flag) : "");
   }
   for (const auto &[input, output] : states.items()) {

@@ -34,6 +34,7 @@ Status applyTarget(const TargetFlags &flags, pipeline::CompileOptions &request,
   request.precision = opt::parsePrecision(flags.precision);
   request.allowTf32 = std::ranges::count(flags.allow, "tf32") > 0;
   request.allowTanhGelu = std::ranges::count(flags.allow, "tanh-gelu") > 0;
+  request.allowInt8Activations = std::ranges::count(flags.allow, "int8-activations") > 0;
   for (const std::string &state : flags.states) {
     size_t sign = state.find('=');
     if (sign == std::string::npos) {

@@ -11,7 +11,7 @@ namespace tenon::tool {
 
 /// Of --precision and --allow.
 const std::vector<std::string> kPrecisions = {"keep", "fp16", "bf16", "fp8"};
-const std::vector<std::string> kAllowances = {"tf32", "tanh-gelu"};
+const std::vector<std::string> kAllowances = {"tf32", "tanh-gelu", "int8-activations"};
 
 class TaskListener;
 

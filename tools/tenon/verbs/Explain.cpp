@@ -4,6 +4,7 @@
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/Terminal.h"
+#include "tools/tenon/explain/ActivationCost.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,6 +20,12 @@ struct ExplainFlags {
 
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(Json explained, explainEngine(flags.request));
+  if (flags.request.topic == "precision" && flags.request.node.empty()) {
+    TENON_ASSIGN(Json cost, activationCost(flags.request));
+    if (!cost.is_null()) {
+      explained["int8_activations"] = std::move(cost);
+    }
+  }
   terminal.json() ? terminal.printJson("explain-" + flags.request.topic, std::move(explained))
                   : terminal.print(explanationText(flags.request, std::move(explained), flags.all));
   return Status::ok();

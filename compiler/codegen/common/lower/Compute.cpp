@@ -28,6 +28,7 @@ ComputeFn findCompute(Operation *op) {
       {ScatterElementsOp::getOperationName(), computeScatterElements},
       {ScatterNdOp::getOperationName(), computeScatterNd},
       {TopKOp::getOperationName(), computeTopK},
+      {RoundBlocksOp::getOperationName(), computeRoundBlocks},
       {HistogramOp::getOperationName(), computeHistogram},
       {TruePositionsOp::getOperationName(), computeTruePositions},
       {SelectBoxesOp::getOperationName(), computeSelectBoxes},

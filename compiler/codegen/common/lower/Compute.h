@@ -12,6 +12,7 @@ mlir::LogicalResult computeLayerNorm(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeRmsNorm(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeGroupNorm(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeArgReduce(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeRoundBlocks(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeCumsum(Lowering &lowering, mlir::Operation *op);
 
 mlir::LogicalResult computeAttention(Lowering &lowering, mlir::Operation *op);

@@ -323,12 +323,18 @@ std::string scaleSymbol(const tn::BlockRows &layout) { return symbolOf("scale_ro
 
 std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
 
+std::string roundSymbol(const tn::BlockRows &layout) { return symbolOf("round_rows", layout); }
+
+std::string integerSymbol(const tn::BlockRows &layout) { return symbolOf("rounded", layout); }
+
 std::vector<std::string> lowBitSymbols() {
   std::vector<std::string> names;
   for (const tn::BlockRows &kind : kinds()) {
     names.push_back(decodeSymbol(kind));
     names.push_back(scaleSymbol(kind));
     names.push_back(lowBitSymbol(kind));
+    names.push_back(roundSymbol(kind));
+    names.push_back(integerSymbol(kind));
   }
   return names;
 }
@@ -336,9 +342,9 @@ std::vector<std::string> lowBitSymbols() {
 OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
                                           StringRef name) {
   for (const tn::BlockRows &kind : kinds()) {
-    bool isOfKind =
-        name == decodeSymbol(kind) || name == scaleSymbol(kind) || name == lowBitSymbol(kind);
-    if (!isOfKind) {
+    const std::string own[] = {decodeSymbol(kind), scaleSymbol(kind), lowBitSymbol(kind),
+                               roundSymbol(kind), integerSymbol(kind)};
+    if (!llvm::is_contained(own, name)) {
       continue;
     }
     context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
@@ -349,6 +355,10 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
       builder.buildDecode();
     } else if (name == scaleSymbol(kind)) {
       buildScaleRows(*module, level, kind);
+    } else if (name == roundSymbol(kind)) {
+      buildRoundRows(*module, level, kind);
+    } else if (name == integerSymbol(kind)) {
+      buildIntegerProduct(*module, level, kind);
     } else {
       for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
         builder.buildProduct(rows);

@@ -38,11 +38,36 @@ std::string scaleSymbol(const tn::BlockRows &layout);
 /// ldc, int64_t k, int64_t block, int64_t rows). No alignment is assumed.
 std::string lowBitSymbol(const tn::BlockRows &layout);
 
+/// Rows of A rounded to signed bytes (tn.round_blocks), in words of 32 bits: for each block its
+/// scale as an f32, then the sum of its numbers as an f32 or, for weights without zero points,
+/// what their common one times that sum adds, as an i32; then the numbers, of each eight by weights
+/// of 4 bits the even ones first. What a short block lacks is zeros.
+struct RoundedRows {
+  const tn::BlockRows &layout;
+  static constexpr int64_t kHeader = 2, kAlign = 16;
+  int64_t blockWords() const { return kHeader + layout.block / 4; }
+  int64_t stride() const { return llvm::alignTo(layout.blocks() * blockWords(), kAlign); }
+};
+
+/// Symbol of the kernel that makes them: void(const float *a, int64_t lda, int32_t *to, int64_t
+/// ldto, int64_t k, int64_t block, int64_t rows).
+std::string roundSymbol(const tn::BlockRows &layout);
+
+/// Symbol of the kernel that multiplies them as integers, any number of rows, each with the same
+/// result beside any others: void(const int32_t *a, int64_t lda, const int32_t *b, float *c,
+/// int64_t ldc, int64_t k, int64_t block, int64_t rows).
+std::string integerSymbol(const tn::BlockRows &layout);
+
 /// All these symbols.
 std::vector<std::string> lowBitSymbols();
 
 /// Adds the kernel of scaleSymbol to a module.
 void buildScaleRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+
+/// Adds the kernels of roundSymbol and of integerSymbol to a module.
+void buildRoundRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+void buildIntegerProduct(mlir::ModuleOp module, engine::CpuLevel level,
+                         const tn::BlockRows &layout);
 
 /// A module with the function of that name, one of these or of MicroKernel.h's, and what it calls.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,

@@ -1,6 +1,7 @@
 // Products by weights of 4 or 8 bits: tiles of few rows multiply by panels as they lie, which is
 // bound by the stream of weights; tiles of more rows take a part of a panel into scratch and
-// multiply it by the micro-kernel of f32.
+// multiply it by the micro-kernel of f32. Rounded rows (tn.round_blocks) multiply by panels as they
+// lie, however many they are.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
@@ -28,6 +29,7 @@ public:
   LowBitMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
       : kernel(kernel), tileRows(tileRows), matmul(matmul),
         layout(matmul.getB().getDefiningOp<tn::DecodeRowsOp>().layout()),
+        rounded(matmul.getA().getDefiningOp<tn::RoundBlocksOp>()),
         epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows),
         dims(tn::getDims(matmul.getType())), n(dims.back()) {
     m = tn::elementCount(matmul.getContext(), ArrayRef(dims).drop_back());
@@ -50,7 +52,10 @@ private:
     return {first, math.sub(next, first)};
   }
 
-  Value inputOfA() { return kernel.input(cast<BlockArgument>(matmul.getA()).getArgNumber()); }
+  Value inputOfA() {
+    Value rows = rounded ? rounded.getX() : matmul.getA();
+    return kernel.input(cast<BlockArgument>(rows).getArgNumber());
+  }
 
   /// The chunk's rows of A as f32, with a stride that spreads them over the cache.
   void copyRows(const IndexMath &math, const Range &range) {
@@ -91,19 +96,22 @@ private:
       copyRows(math, range);
     }
     auto scale = [&](const IndexMath &in) {
-      callSupport(in, kernel.function(), scaleSymbol(layout),
+      callSupport(in, kernel.function(), rounded ? roundSymbol(layout) : scaleSymbol(layout),
                   {rowsOfA(in, range), in.toI64(rowStride), in.pointer(fewRows, in.constant(0)),
-                   in.toI64(in.constant(LowBitRows{layout}.stride())),
-                   in.toI64(in.constant(layout.depth)), in.toI64(in.constant(layout.block)),
-                   in.toI64(range.count)});
+                   in.toI64(in.constant(preparedStride())), in.toI64(in.constant(layout.depth)),
+                   in.toI64(in.constant(layout.block)), in.toI64(range.count)});
     };
     chooseByRows(math, range.count, scale, [](const IndexMath &) {});
   }
 
+  int64_t preparedStride() const {
+    return rounded ? RoundedRows{layout}.stride() : LowBitRows{layout}.stride();
+  }
+
   void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
-    callSupport(math, kernel.function(), lowBitSymbol(layout),
+    callSupport(math, kernel.function(), rounded ? integerSymbol(layout) : lowBitSymbol(layout),
                 {math.pointer(fewRows, math.constant(0)),
-                 math.toI64(math.constant(LowBitRows{layout}.stride())), panel, sums.pointer,
+                 math.toI64(math.constant(preparedStride())), panel, sums.pointer,
                  math.toI64(sums.stride), math.toI64(math.constant(layout.depth)),
                  math.toI64(math.constant(layout.block)), math.toI64(count)});
   }
@@ -142,6 +150,7 @@ private:
   int64_t tileRows;
   tn::MatmulOp matmul;
   tn::BlockRows layout;
+  tn::RoundBlocksOp rounded; ///< what A's rows go through, or null
   Epilogue epilogue;
   TileWriter writer;
   tn::Dims dims;
@@ -151,7 +160,7 @@ private:
   Value packed;    ///< panels of rows of blocks
   Value rowCopy;   ///< scratch for a chunk of A's rows, or null
   Value rowStride; ///< of A's rows as the kernel reads them
-  Value fewRows;   ///< scratch for a chunk's rows of A as few of them are multiplied
+  Value fewRows;   ///< scratch for a chunk's rows of A, rounded or as few of them are multiplied
   Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
 };
 
@@ -162,7 +171,7 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
     return matmul.emitOpError("reads weights that are not in panels");
   }
   std::optional<int64_t> constantRows = tn::constantDim(m);
-  if (!constantRows || *constantRows > kLowBitRows) {
+  if (!rounded && (!constantRows || *constantRows > kLowBitRows)) {
     panelCopy = allocate(kernel, {math.constant(depthPart), math.constant(kPanel)});
   }
   bool isNarrow = !getElementTypeOrSelf(matmul.getType()).isF32();
@@ -172,8 +181,8 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
     rowStride = math.constant(layout.depth + kStridePad);
     rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
   }
-  fewRows =
-      allocate(kernel, {math.constant(kLowBitRows), math.constant(LowBitRows{layout}.stride())});
+  fewRows = allocate(
+      kernel, {math.constant(rounded ? tileRows : kLowBitRows), math.constant(preparedStride())});
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
     prepareChunk(inner, point);
   };
@@ -214,7 +223,8 @@ std::optional<dispatch::WeightLayout> lowBitWeights(Region &, Operation *const &
 FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operation *const &root,
                                    int64_t tileRows) {
   tn::MatmulOp matmul = cast<tn::MatmulOp>(root);
-  if (!isa<BlockArgument>(matmul.getA())) {
+  tn::RoundBlocksOp rounded = matmul.getA().getDefiningOp<tn::RoundBlocksOp>();
+  if (!isa<BlockArgument>(rounded ? rounded.getX() : matmul.getA())) {
     return matmul.emitOpError("reads a value that has no buffer");
   }
   return LowBitMatmul(kernel, region.source, matmul, tileRows).lower();
@@ -224,8 +234,10 @@ FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operat
 
 constexpr KernelFamily kGemmLowBits = {
     .name = "gemm_low_bits",
-    .what = "GEMM by weights of 4 or 8 bits with a scale for each block: few rows by panels as "
-            "they lie, more by parts of a panel taken apart, the epilogue on the tile",
+    .what =
+        "GEMM by weights of 4 or 8 bits with a scale for each block: few rows by panels as "
+        "they lie, more by parts of a panel taken apart, rounded rows as integers, the epilogue "
+        "on the tile",
     .strategies = {dispatch::kContraction},
     .needs = {"tn.decode_rows"},
     .needsElements = true,
