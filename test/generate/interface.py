@@ -47,7 +47,7 @@ class Interface(ToolTest):
     def test_example(self):
         header = (SOURCE / "include/tenon/generate.h").read_text()
         comment, code = (SOURCE / "examples/generate.c").read_text().split("\n", 1)
-        self.assertIn(f"```c\n// generate.c\n{code}```", (SOURCE / "docs/guides/language-models.md").read_text())
+        self.assertIn(f"```c\n// generate.c\n{code}```", (SOURCE / "docs/guides/language-models-code.md").read_text())
         self.assertIn("".join(f" *     {line}\n" if line else " *\n" for line in code.splitlines()), header)
         done = subprocess.run([EXAMPLE, self.engine, "Hello"], capture_output=True, timeout=60)
         self.assertEqual((0, b""), (done.returncode, done.stderr))

@@ -83,9 +83,9 @@ Result<Json> activationCost(const ExplainRequest &request) {
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> exact, openVariant(request.engine, beside));
   generate::ScoreOptions options;
   options.maxTokens = kMostTokens;
-  TENON_ASSIGN(
-      generate::TextScore score,
-      generate::scoreText(**model, exact.get(), generate::ownText(*exact), options, [](double) {}));
+  TENON_ASSIGN(generate::TextScore score,
+               generate::scoreText(**model, exact.get(), generate::ownText(*exact), options,
+                                   [](double) { return true; }));
   cost["beside"] = beside;
   cost["tokens"] = score.tokens;
   cost["largest_difference"] = score.largestDifference / score.largestLogit;

@@ -74,7 +74,10 @@ Result<Loss> measureLoss(const QuantizeRequest &request, TaskListener &listener)
   options.threads = request.calibration.threads;
   auto score = [&](const OpenModel &model, const OpenModel *reference, std::string_view what) {
     return generate::scoreText(*model.model, reference ? reference->model.get() : nullptr, text,
-                               options, [&](double share) { listener.progress(what, share); });
+                               options, [&](double share) {
+                                 listener.progress(what, share);
+                                 return true;
+                               });
   };
   Loss loss;
   TENON_ASSIGN(loss.before, score(original, nullptr, "reading with the original"));
