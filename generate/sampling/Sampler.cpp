@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace tenon::generate {
 namespace {
@@ -156,70 +157,74 @@ Sampler::Candidates Sampler::candidates(std::span<const float> logits, float lar
   }
   for (size_t i = 0; i < scaled.size(); ++i) {
     if (scaled[i] >= least) {
-      result.list.push_back({static_cast<double>(scaled[i]), static_cast<int32_t>(i)});
+      result.list.push_back({static_cast<double>(scaled[i]), static_cast<int32_t>(i), 0});
     }
   }
   return result;
 }
 
-/// Their probabilities, of which the largest is 1.
-std::vector<float> Sampler::probabilities(std::span<const Candidate> list) {
+/// Gives them their probabilities, of which the largest is 1.
+void Sampler::weigh(std::vector<Candidate> &list) {
   std::vector<float> logits(list.size());
   std::ranges::transform(list, logits.begin(),
                          [](const Candidate &each) { return static_cast<float>(each.logit); });
   exponentials(logits, 0, logits);
-  return logits;
+  for (size_t i = 0; i < list.size(); ++i) {
+    list[i].probability = logits[i];
+  }
 }
 
-/// Top-k, then top-p of what is left.
+/// Top-k, then top-p of what is left. A flat distribution leaves a hundred thousand tokens, which
+/// are halved until a few are left to be sorted.
 void Sampler::keepProbable(Candidates &candidates) const {
+  constexpr std::ptrdiff_t kSorted = 64;
   std::vector<Candidate> &list = candidates.list;
   auto before = [](const Candidate &a, const Candidate &b) {
     return isAbove(a.logit, a.token, b.logit, b.token);
+  };
+  auto massOf = [](std::span<const Candidate> some) {
+    return std::accumulate(some.begin(), some.end(), 0.0, [](double sum, const Candidate &each) {
+      return sum + static_cast<double>(each.probability);
+    });
   };
   if (options.topK > 0 && static_cast<size_t>(options.topK) < list.size()) {
     std::nth_element(list.begin(), list.begin() + options.topK, list.end(), before);
     list.resize(options.topK);
   }
+  weigh(list);
   if (options.topP >= 1) {
     return;
   }
-  double sum = candidates.mass, kept = 0;
-  if (options.topK > 0) {
-    for (float probability : probabilities(list)) {
-      sum += static_cast<double>(probability);
+  double wanted = options.topP * (options.topK > 0 ? massOf(list) : candidates.mass), kept = 0;
+  auto first = list.begin(), end = list.end();
+  while (end - first > kSorted) {
+    auto middle = first + (end - first) / 2;
+    std::nth_element(first, middle, end, before);
+    double mass = massOf({first, middle});
+    if (kept + mass >= wanted) {
+      end = middle;
+    } else {
+      kept += mass;
+      first = middle;
     }
   }
-  constexpr size_t kSortedFirst = 64;
-  for (size_t sorted = 0, end = kSortedFirst; sorted < list.size(); end *= 4) {
-    auto from = list.begin() + static_cast<std::ptrdiff_t>(sorted), to = list.end();
-    if (end < list.size()) {
-      to = list.begin() + static_cast<std::ptrdiff_t>(end);
-      std::nth_element(from, to, list.end(), before);
-    }
-    sorted = static_cast<size_t>(to - list.begin());
-    std::sort(from, to, before);
-    for (; from != to; ++from) {
-      kept += std::exp(from->logit);
-      if (kept >= options.topP * sum) {
-        list.erase(from + 1, list.end());
-        return;
-      }
-    }
+  std::sort(first, end, before);
+  while (first != end && kept < wanted) {
+    kept += static_cast<double>(first->probability);
+    ++first;
   }
+  list.erase(first, list.end());
 }
 
 /// The candidate that is the largest with its noise.
 int32_t Sampler::drawn(std::span<const Candidate> list, uint64_t position) const {
-  std::vector<float> probability = probabilities(list);
   double best = -std::numeric_limits<double>::infinity(),
          scale = std::numeric_limits<double>::infinity();
   int32_t token = list.front().token;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const Candidate &each = list[i];
+  for (const Candidate &each : list) {
     double number = uniform(options.seed, position, static_cast<uint32_t>(each.token));
     // -log(u) is at least 1 - u: most are seen to be too small without a logarithm.
-    if (1 - number > static_cast<double>(probability[i]) * scale) {
+    if (1 - number > static_cast<double>(each.probability) * scale) {
       continue;
     }
     double value = each.logit + gumbel(number);

@@ -46,6 +46,7 @@ private:
   struct Candidate {
     double logit;
     int32_t token;
+    float probability;
   };
   struct Candidates {
     std::vector<Candidate> list;
@@ -53,7 +54,7 @@ private:
   };
   void change(std::vector<float> &logits) const;
   Candidates candidates(std::span<const float> logits, float largest) const;
-  static std::vector<float> probabilities(std::span<const Candidate> list);
+  static void weigh(std::vector<Candidate> &list);
   void keepProbable(Candidates &candidates) const;
   int32_t drawn(std::span<const Candidate> list, uint64_t position) const;
   bool changesLogits() const;
