@@ -33,7 +33,7 @@ bool isMisaligned(AffineExpr dim) {
 }
 
 /// One operand: what it is stored as, and what becomes of that.
-struct Operand {
+struct FittedOperand {
   Value value;
   bool depthIsInner = false, isConstant = false;
   bool isTransposed = false; ///< on its way to the product
@@ -49,14 +49,14 @@ struct FitProduct : OpRewritePattern<tn::MatmulOp> {
       : OpRewritePattern(context), weights(weights) {}
 
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
-    Operand a = operandOf(op, 0), b = operandOf(op, 1);
+    FittedOperand a = operandOf(op, 0), b = operandOf(op, 1);
     Type element = getElementTypeOrSelf(a.value);
     std::optional<int64_t> depth = tn::constantDim(a.depth());
     if (!(element.isF16() || element.isBF16()) || getElementTypeOrSelf(b.value) != element ||
         !depth || *depth < kMinDepth || tn::constantDim(b.depth()) != depth) {
       return failure();
     }
-    for (Operand *operand : {&a, &b}) {
+    for (FittedOperand *operand : {&a, &b}) {
       // Constants are laid out for the kernel that is chosen.
       operand->isTransposed =
           !operand->depthIsInner && !operand->isConstant && isMisaligned(operand->inner());
@@ -73,8 +73,8 @@ struct FitProduct : OpRewritePattern<tn::MatmulOp> {
   }
 
 private:
-  static Operand operandOf(tn::MatmulOp op, unsigned number) {
-    Operand operand;
+  static FittedOperand operandOf(tn::MatmulOp op, unsigned number) {
+    FittedOperand operand;
     operand.value = tn::narrowOperand(op, op->getOperand(number));
     operand.depthIsInner = number == 0 ? !op.getTransposeA() : op.getTransposeB();
     operand.isConstant = Constants::isConstant(operand.value);
@@ -93,7 +93,8 @@ private:
 
   /// Whether the product is so large, and each element that is moved at run time is used so often,
   /// that this is worth the passes.
-  static bool isWorth(tn::MatmulOp op, const Operand &a, const Operand &b, bool isPadded) {
+  static bool isWorth(tn::MatmulOp op, const FittedOperand &a, const FittedOperand &b,
+                      bool isPadded) {
     tn::Dims result = tn::getDims(op.getType());
     int64_t columns = countOf(result.back()), count = countOf(result);
     int64_t rows = b.dims().size() == 2 ? count / std::max<int64_t>(columns, 1)
@@ -105,7 +106,7 @@ private:
     return isLarge && (!movesA || columns >= kMinUses) && (!movesB || rows >= kMinUses);
   }
 
-  void replace(tn::MatmulOp op, PatternRewriter &rewriter, std::array<Operand, 2> operands,
+  void replace(tn::MatmulOp op, PatternRewriter &rewriter, std::array<FittedOperand, 2> operands,
                int64_t depth) const {
     rewriter.modifyOpInPlace(op, [&] {
       for (auto [number, operand] : llvm::enumerate(operands)) {
@@ -120,7 +121,7 @@ private:
     });
   }
 
-  Value fit(tn::MatmulOp op, PatternRewriter &rewriter, const Operand &operand,
+  Value fit(tn::MatmulOp op, PatternRewriter &rewriter, const FittedOperand &operand,
             int64_t depth) const {
     Value value = operand.value;
     int64_t rank = tensorType(value).getRank();
