@@ -63,10 +63,10 @@ struct CodedOperand {
   std::vector<float> ofColumns; ///< a factor for each; empty for none
 };
 
-class Conversion {
+class Float8Conversion {
 public:
-  Conversion(func::FuncOp model, tn::WeightStore &weights, const target::Target &target,
-             const Float8Options &given, PrecisionRecord &conversionRecord)
+  Float8Conversion(func::FuncOp model, tn::WeightStore &weights, const target::Target &target,
+                   const Float8Options &given, PrecisionRecord &conversionRecord)
       : function(model), constants(weights), bounds(constants), device(target), options(given),
         record(conversionRecord), builder(model.getContext()) {
     for (const tn::Symbol &symbol : tn::SymbolList(model->getParentOfType<ModuleOp>()).symbols()) {
@@ -118,8 +118,8 @@ bool isOnBorders(std::pair<int64_t, int64_t> sizes) {
          sizes.second % tn::kFloat8Border == 0;
 }
 
-std::optional<CodedOperand> Conversion::quantizedOf(Value operand,
-                                                    std::optional<int64_t> columnDim) const {
+std::optional<CodedOperand> Float8Conversion::quantizedOf(Value operand,
+                                                          std::optional<int64_t> columnDim) const {
   CodedOperand result;
   while (Operation *op = operand.getDefiningOp()) {
     if (tn::DecodeOp decode = dyn_cast<tn::DecodeOp>(op)) {
@@ -159,7 +159,7 @@ std::optional<CodedOperand> Conversion::quantizedOf(Value operand,
 }
 
 /// decode(codes) * factor, as graph/Float8.h has it.
-Value Conversion::operandOf(Location location, Value codes, double factor, Type element) {
+Value Float8Conversion::operandOf(Location location, Value codes, double factor, Type element) {
   RankedTensorType type = tn::withElement(codes.getType(), element);
   Value decoded = tn::DecodeOp::create(builder, location, type, codes);
   if (factor == 1) {
@@ -172,8 +172,8 @@ Value Conversion::operandOf(Location location, Value codes, double factor, Type 
   return tn::MulOp::create(builder, location, type, decoded, number);
 }
 
-Value Conversion::makeProduct(tn::MatmulOp product, Value a, double factorA, Value b,
-                              double factorB, Type element) {
+Value Float8Conversion::makeProduct(tn::MatmulOp product, Value a, double factorA, Value b,
+                                    double factorB, Type element) {
   Location location = product.getLoc();
   builder.setInsertionPoint(product);
   Value left = operandOf(location, a, factorA, element);
@@ -187,7 +187,7 @@ Value Conversion::makeProduct(tn::MatmulOp product, Value a, double factorA, Val
 }
 
 /// A constant [depth, columns] of codes as [columns, depth].
-Value Conversion::transposedCodes(Value codes) {
+Value Float8Conversion::transposedCodes(Value codes) {
   Value &made = ofWeights[{codes, false}];
   if (!made) {
     RankedTensorType type = tensorType(codes);
@@ -208,7 +208,7 @@ Value Conversion::transposedCodes(Value codes) {
 }
 
 /// Two quantized operands, as models have them that a quantizer wrote.
-bool Conversion::convertQuantized(tn::MatmulOp product) {
+bool Float8Conversion::convertQuantized(tn::MatmulOp product) {
   Type element = product.getType().getElementType();
   std::optional<std::pair<int64_t, int64_t>> sizes = sizesOf(product);
   if (!sizes || !isOnBorders(*sizes) || product.getTransposeA() ||
@@ -240,7 +240,7 @@ bool Conversion::convertQuantized(tn::MatmulOp product) {
   return true;
 }
 
-bool Conversion::isFaster(tn::MatmulOp product, int64_t columns, int64_t depth) const {
+bool Float8Conversion::isFaster(tn::MatmulOp product, int64_t columns, int64_t depth) const {
   double rows = 1;
   for (AffineExpr dim : ArrayRef(tn::getDims(product.getType())).drop_back()) {
     rows *= double(tn::evaluate(dim, symbols).value_or(1));
@@ -251,7 +251,7 @@ bool Conversion::isFaster(tn::MatmulOp product, int64_t columns, int64_t depth) 
 }
 
 /// Why a product of 16-bit floats stays one; null if it becomes one of 8-bit floats.
-const PrecisionRule *Conversion::refusalOf(tn::MatmulOp product) {
+const PrecisionRule *Float8Conversion::refusalOf(tn::MatmulOp product) {
   if (!target::hasFloat8(device)) {
     return &kNoUnit;
   }
@@ -270,7 +270,7 @@ const PrecisionRule *Conversion::refusalOf(tn::MatmulOp product) {
 }
 
 /// Of what a reshape reads, so that what makes that can store them.
-Value Conversion::codesOf(Value activation, double factor) {
+Value Float8Conversion::codesOf(Value activation, double factor) {
   if (Value known = quantized.lookup(activation)) {
     return known;
   }
@@ -303,7 +303,7 @@ Value Conversion::codesOf(Value activation, double factor) {
 }
 
 /// Codes [columns, depth] of a constant, and by what they are multiplied.
-Value Conversion::weightCodes(Value weight, bool isTransposed, double &factor) {
+Value Float8Conversion::weightCodes(Value weight, bool isTransposed, double &factor) {
   Value &codes = ofWeights[{weight, isTransposed}];
   if (!codes) {
     std::vector<float> numbers = floatsOf(constants, weight);
@@ -329,7 +329,7 @@ Value Conversion::weightCodes(Value weight, bool isTransposed, double &factor) {
   return codes;
 }
 
-void Conversion::quantize(tn::MatmulOp product, double factorA) {
+void Float8Conversion::quantize(tn::MatmulOp product, double factorA) {
   double factorB = 1;
   Value a = codesOf(product.getA(), factorA);
   Value b = weightCodes(product.getB(), product.getTransposeB(), factorB);
@@ -339,7 +339,7 @@ void Conversion::quantize(tn::MatmulOp product, double factorA) {
 }
 
 /// What nothing reads any more, from the last operation on.
-void Conversion::eraseDead() {
+void Float8Conversion::eraseDead() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front()))) {
     bool isMade = isa<tn::WeightOp, tn::ConstantOp, tn::DecodeOp, tn::MulOp, tn::CastOp>(op);
     if (isMade && op.use_empty()) {
@@ -348,7 +348,7 @@ void Conversion::eraseDead() {
   }
 }
 
-void Conversion::run() {
+void Float8Conversion::run() {
   SmallVector<tn::MatmulOp> products(function.getBody().front().getOps<tn::MatmulOp>());
   SmallVector<std::pair<tn::MatmulOp, double>> quantizing;
   for (tn::MatmulOp product : products) {
@@ -379,7 +379,7 @@ LogicalResult float8Products(ModuleOp module, tn::WeightStore &weights,
                              const target::Target &device, const Float8Options &options,
                              PrecisionRecord &record) {
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
-    Conversion(function, weights, device, options, record).run();
+    Float8Conversion(function, weights, device, options, record).run();
   }
   return success();
 }

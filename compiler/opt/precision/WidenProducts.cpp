@@ -11,12 +11,12 @@ namespace {
 constexpr llvm::StringLiteral kWidenPass = "widen-products";
 
 /// Elements of the depth that a word of bf16 holds: fill-words fills those of one group.
-constexpr int64_t kWord = 2;
+constexpr int64_t kPair = 2;
 
 int64_t filledDepth(Operation *op) {
   int64_t own = tensorType(op->getOperand(1)).getDimSize(1);
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  return conv && conv.getGroups() != 1 ? own : llvm::alignTo(own, kWord);
+  return conv && conv.getGroups() != 1 ? own : llvm::alignTo(own, kPair);
 }
 
 bool isBf16(Value value) { return getElementTypeOrSelf(value).isBF16(); }

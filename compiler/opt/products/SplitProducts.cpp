@@ -10,8 +10,8 @@ namespace tenon::opt {
 namespace {
 
 /// More parts than a fused projection has, more operations than stand between it and its slices.
-constexpr size_t kMaxParts = 16;
-constexpr unsigned kMaxDepth = 8;
+constexpr size_t kMaxSlices = 16;
+constexpr unsigned kMaxSteps = 8;
 
 /// A slice of one dim with a step of one and constant bounds.
 struct DimSlice {
@@ -42,7 +42,7 @@ std::optional<DimSlice> dimSlice(tn::SliceOp op) {
 bool isReadInSlices(Value value) {
   SmallVector<DimSlice> parts;
   for (Operation *user : value.getUsers()) {
-    if (parts.size() == kMaxParts) {
+    if (parts.size() == kMaxSlices) {
       return false;
     }
     tn::SliceOp slice = dyn_cast<tn::SliceOp>(user);
@@ -111,7 +111,7 @@ std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
 /// What a value is dequantized from, through movement and casts; null if it is not.
 tn::DequantizeOp dequantizeBehind(Value value) {
   Operation *op = value.getDefiningOp();
-  for (unsigned depth = 0; depth < kMaxDepth && (isMoved(op) || isa_and_nonnull<tn::CastOp>(op));
+  for (unsigned depth = 0; depth < kMaxSteps && (isMoved(op) || isa_and_nonnull<tn::CastOp>(op));
        ++depth) {
     op = op->getOperand(0).getDefiningOp();
   }
@@ -131,7 +131,7 @@ bool isWeight(tn::MatmulOp product) {
 /// says (by the value itself) that this can be done.
 Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part, unsigned depth = 0) {
   Operation *op = value.getDefiningOp();
-  if (!op || depth == kMaxDepth) {
+  if (!op || depth == kMaxSteps) {
     return nullptr;
   }
   auto recurse = [&](Value operand, DimSlice operandPart) -> Value {

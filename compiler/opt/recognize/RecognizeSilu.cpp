@@ -24,7 +24,7 @@ Value matchOnePlusExpOfNeg(Value value, Constants &constants) {
 }
 
 /// 1 / (1 + exp(-x)) -> sigmoid(x), x / (1 + exp(-x)) -> silu(x)
-struct QuotientPattern : Pattern<tn::DivOp> {
+struct SigmoidQuotientPattern : Pattern<tn::DivOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::DivOp op, PatternRewriter &rewriter) const override {
     Constants constants = this->constants;
@@ -59,7 +59,7 @@ struct ReciprocalPattern : Pattern<tn::ReciprocalOp> {
 };
 
 /// x * sigmoid(x) -> silu(x), unless the sigmoid is needed anyway
-struct ProductPattern : Pattern<tn::MulOp> {
+struct SigmoidProductPattern : Pattern<tn::MulOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::MulOp op, PatternRewriter &rewriter) const override {
     for (auto [x, gate] : {std::pair(op.getA(), op.getB()), std::pair(op.getB(), op.getA())}) {
@@ -77,7 +77,8 @@ struct ProductPattern : Pattern<tn::MulOp> {
 
 LogicalResult recognizeSilu(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<QuotientPattern, ReciprocalPattern, ProductPattern>(module.getContext(), weights);
+  patterns.add<SigmoidQuotientPattern, ReciprocalPattern, SigmoidProductPattern>(
+      module.getContext(), weights);
   return runPatterns(module, std::move(patterns));
 }
 

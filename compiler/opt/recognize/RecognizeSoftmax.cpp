@@ -18,7 +18,7 @@ std::optional<int64_t> reducedAxis(Value value, tn::ReduceKind kind, Value of) {
   return reduce.getAxes().front();
 }
 
-struct QuotientPattern : Pattern<tn::DivOp> {
+struct SoftmaxQuotientPattern : Pattern<tn::DivOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::DivOp op, PatternRewriter &rewriter) const override {
     tn::ExpOp exp = op.getA().getDefiningOp<tn::ExpOp>();
@@ -58,7 +58,7 @@ struct LogPattern : Pattern<tn::LogOp> {
 
 LogicalResult recognizeSoftmax(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<QuotientPattern, LogPattern>(module.getContext(), weights);
+  patterns.add<SoftmaxQuotientPattern, LogPattern>(module.getContext(), weights);
   return runPatterns(module, std::move(patterns));
 }
 

@@ -55,7 +55,7 @@ bool widensQuantized(Operation *op) {
 }
 
 /// Of 8 bits, through what moves it or takes the largest of some.
-bool isDequantized(Value value) {
+bool readsDequantized(Value value) {
   Operation *op = value.getDefiningOp();
   while (isMoved(op) || isa_and_nonnull<tn::MaxPoolOp>(op)) {
     op = op->getOperand(0).getDefiningOp();
@@ -71,7 +71,7 @@ bool isReadQuantized(Value weight) {
   return llvm::any_of(weight.getUsers(), [&](Operation *user) {
     if (isa<tn::MatmulOp, tn::ConvOp, tn::ConvTransposeOp>(user)) {
       bool isTaken = isa<tn::MatmulOp>(user) ? !Constants::isConstant(user->getOperand(0))
-                                             : isDequantized(user->getOperand(0));
+                                             : readsDequantized(user->getOperand(0));
       return user->getOperand(1) == weight && isTaken;
     }
     if (tn::GatherOp gather = dyn_cast<tn::GatherOp>(user)) {

@@ -10,7 +10,7 @@ namespace tenon::opt {
 namespace {
 
 /// Exporters write no longer chains between tn.iota and a gather.
-constexpr unsigned kMaxDepth = 16;
+constexpr unsigned kMaxIndexSteps = 16;
 
 /// How a value grows by one step along each of its dims, as expressions over the symbols; 0 for
 /// dims of one. At the first position it is 0.
@@ -59,7 +59,7 @@ AffineExpr numberOf(Value value, const Constants &constants) {
 
 std::optional<Steps> stepsOf(Value value, const Constants &constants, unsigned depth = 0) {
   Operation *op = value.getDefiningOp();
-  if (!op || depth == kMaxDepth || !isa<IntegerType>(getElementTypeOrSelf(value))) {
+  if (!op || depth == kMaxIndexSteps || !isa<IntegerType>(getElementTypeOrSelf(value))) {
     return std::nullopt;
   }
   MLIRContext *context = op->getContext();

@@ -15,7 +15,7 @@ namespace {
 
 /// Most rows of queries for which values are read where they lie: more read them again and again,
 /// and rows far apart share few sets of a cache.
-constexpr int64_t kMaxRowsInPlace = 8;
+constexpr int64_t kFewRowsInPlace = 8;
 
 } // namespace
 
@@ -112,7 +112,7 @@ Value AttentionLowering::readsInPlace(const IndexMath &math) const {
     return no;
   }
   Value rows = math.mul(math.size(kernel, sharing), queries);
-  Value areFew = math.isLess(rows, math.constant(kMaxRowsInPlace + 1));
+  Value areFew = math.isLess(rows, math.constant(kFewRowsInPlace + 1));
   return math.builder.createOrFold<arith::SelectOp>(math.location, isPrepared, no, areFew);
 }
 

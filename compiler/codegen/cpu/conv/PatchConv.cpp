@@ -21,7 +21,7 @@ namespace tenon::codegen::cpu {
 namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
-constexpr int64_t kMinRows = 14;
+constexpr int64_t kMinPixels = 14;
 
 class PatchConv {
 public:
@@ -68,7 +68,7 @@ PatchConv::PatchConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv
   pixels = tn::elementCount(context, ArrayRef<AffineExpr>(out).drop_back());
   grid.batches = getAffineConstantExpr(conv.getGroups(), context);
   grid.panels = getAffineConstantExpr(llvm::divideCeil(columns, kPanel), context);
-  grid.chunks = chunkCount(pixels, tileRows, kMinRows, grid.batches * grid.panels);
+  grid.chunks = chunkCount(pixels, tileRows, kMinPixels, grid.batches * grid.panels);
 }
 
 /// The first output pixel of a chunk; of the one behind the last, their number.

@@ -81,7 +81,7 @@ LogicalResult emitFlash(RegionBuilder &region, const AttentionProblem &problem,
   return success();
 }
 
-FamilyMatch matchSimt(RegionBuilder &region) {
+FamilyMatch matchSimtAttention(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -130,7 +130,7 @@ constexpr KernelFamily kAttentionFlash = {.name = "attention_flash",
 constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
                                          .what = "flash attention by FP32 arithmetic",
                                          .strategies = {dispatch::kAttention},
-                                         .match = matchSimt,
+                                         .match = matchSimtAttention,
                                          .configs = nullptr,
                                          .seconds = on<simtSeconds>,
                                          .emit = on<emitSimt>};

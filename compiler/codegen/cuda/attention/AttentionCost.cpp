@@ -11,9 +11,11 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kGuess = 128;
+constexpr int64_t kGuessedSize = 128;
 
-double sizeOf(AffineExpr dim) { return static_cast<double>(tn::constantDim(dim).value_or(kGuess)); }
+double sizeOf(AffineExpr dim) {
+  return static_cast<double>(tn::constantDim(dim).value_or(kGuessedSize));
+}
 
 struct Sizes {
   explicit Sizes(const AttentionProblem &p)

@@ -16,7 +16,7 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr unsigned kBenefit = 10;
+constexpr unsigned kBytesBenefit = 10;
 /// 2^23, of whose bits those of a byte are the low ones, and 1.5 * 2^23, beside which the low bits
 /// of negative integers are theirs.
 constexpr double kByteZero = 8388608.0, kIntegerZero = 12582912.0;
@@ -192,7 +192,7 @@ struct JoinZeroPoint : OpRewritePattern<arith::SubFOp> {
 
 void populateBytePatterns(RewritePatternSet &patterns) {
   patterns.add<NarrowLevel, JoinZeroPoint, WidenByte<arith::UIToFPOp>, WidenByte<arith::SIToFPOp>>(
-      patterns.getContext(), kBenefit);
+      patterns.getContext(), kBytesBenefit);
 }
 
 } // namespace tenon::codegen::cuda

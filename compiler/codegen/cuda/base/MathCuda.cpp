@@ -24,7 +24,7 @@ constexpr unsigned kDepth = 6;
 constexpr double kLog2e = 1.4426950408889634;
 constexpr double kLn2 = 0.6931471805599453;
 
-bool isHalf(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
+bool has16Bits(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
 
 /// Arithmetic through which an error passes without growing much.
 bool isPlainArithmetic(Operation *op) {
@@ -36,7 +36,7 @@ bool isPlainArithmetic(Operation *op) {
 /// All that is made of the value is rounded to 16 bits.
 bool endsInHalf(Value value, unsigned depth = kDepth) {
   return depth > 0 && llvm::all_of(value.getUsers(), [&](Operation *user) {
-           return (isa<arith::TruncFOp>(user) && isHalf(user->getResult(0).getType())) ||
+           return (isa<arith::TruncFOp>(user) && has16Bits(user->getResult(0).getType())) ||
                   (isPlainArithmetic(user) && endsInHalf(user->getResult(0), depth - 1));
          });
 }
@@ -49,7 +49,7 @@ bool comesFromHalf(Value value, unsigned depth = kDepth) {
     return false;
   }
   if (isa<arith::ExtFOp>(op)) {
-    return isHalf(op->getOperand(0).getType());
+    return has16Bits(op->getOperand(0).getType());
   }
   return isPlainArithmetic(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
            return comesFromHalf(operand, depth - 1);

@@ -14,7 +14,7 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// Elements of a tensor below which places beyond its ends do not leave 32 bits.
-constexpr int64_t kSmall = int64_t(1) << 30;
+constexpr int64_t kFewElements = int64_t(1) << 30;
 
 /// 0 <= a < b
 Value isWithin(const ThreadBuilder &t, Value a, Value b) {
@@ -32,8 +32,8 @@ bool isSmallInput(RegionBuilder &region, unsigned buffer) {
   tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
   int64_t product = 1;
   for (AffineExpr dim : tn::getDims(region.source.getArgument(buffer).getType())) {
-    int64_t size = dim ? declared.bounds(dim).max : kSmall;
-    if (size >= kSmall || (product *= std::max<int64_t>(size, 1)) >= kSmall) {
+    int64_t size = dim ? declared.bounds(dim).max : kFewElements;
+    if (size >= kFewElements || (product *= std::max<int64_t>(size, 1)) >= kFewElements) {
       return false;
     }
   }

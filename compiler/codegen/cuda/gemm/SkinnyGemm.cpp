@@ -19,7 +19,7 @@ using Values = ThreadBuilder::Values;
 static_assert(kSmallRows == kGroupRows && kSmallDepth == kBoxColumns);
 
 /// Elements that a thread finishes at once: 16 bytes of the result.
-constexpr int64_t kNeighbours = 8;
+constexpr int64_t kNeighbourRows = 8;
 
 /// The buffer of weights that lie as [columns, depth].
 std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_t depth) {
@@ -167,7 +167,7 @@ Values SkinnyGemm::sumsAt(const ThreadBuilder &t, Value row, Value column) const
   Value start = t.offset(exchange, t.f32Type(), t.add(t.mul(row, p.layout.sumsOfRow()), column));
   Values accumulators;
   for (int64_t other = 0; other < p.layout.splitK; ++other) {
-    for (int64_t first = 0; first < kNeighbours; first += 4) {
+    for (int64_t first = 0; first < kNeighbourRows; first += 4) {
       int64_t at = other * p.finishedRows() * p.layout.sumsOfRow() + first;
       Value four = t.load(t.vectorType(4, t.f32Type()), t.offset(start, t.f32Type(), at), 16);
       for (int64_t i = 0; i < 4; ++i) {
@@ -186,8 +186,8 @@ Values SkinnyGemm::sumsAt(const ThreadBuilder &t, Value row, Value column) const
 void SkinnyGemm::finishPiece(Value piece) {
   IndexMath &math = kernel.math;
   ThreadBuilder t = kernel.code();
-  int64_t ofRow = p.layout.columns / kNeighbours;
-  Value inBlock = t.div(piece, ofRow), column = t.mul(t.rem(piece, ofRow), kNeighbours);
+  int64_t ofRow = p.layout.columns / kNeighbourRows;
+  Value inBlock = t.div(piece, ofRow), column = t.mul(t.rem(piece, ofRow), kNeighbourRows);
   Value row = t.add(t.add(firstRow, t.mul(slice, p.finishedRows())), inBlock);
   ResultStrip strip;
   strip.readsLinear = false;
@@ -196,7 +196,7 @@ void SkinnyGemm::finishPiece(Value piece) {
     strip.isStored = t.isLess(row, rowCount);
     number = math.fromWord(t.min(row, t.sub(rowCount, t.i32(1))));
   }
-  Index first = math.fromWord(t.add(firstColumn, column), kNeighbours);
+  Index first = math.fromWord(t.add(firstColumn, column), kNeighbourRows);
   strip.place = math.delinearize(number, kernel.sizes(p.rowDims));
   strip.place.push_back(first);
   strip.linear = math.add(math.multiply(number, Index::constant(p.sizes.columns)), first);
@@ -205,7 +205,7 @@ void SkinnyGemm::finishPiece(Value piece) {
 }
 
 void SkinnyGemm::finishRows(const ThreadBuilder &t) {
-  int64_t pieces = p.finishedRows() * p.layout.columns / kNeighbours;
+  int64_t pieces = p.finishedRows() * p.layout.columns / kNeighbourRows;
   t.loop(thread, t.i32(pieces), t.i32(p.multipliers() + kWarp), {},
          [&](const ThreadBuilder &, Value piece, ValueRange) -> Values {
            emitter.openScope();

@@ -13,8 +13,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// A problem whose accumulators are taken in f32.
 bool fitsSimt(const GemmProblem &problem) {
   auto fits = [](Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() <= 32; };
@@ -32,8 +30,8 @@ GemmTile simtTileOf(int64_t rows) {
 }
 
 GemmTile simtTile(const GemmSizes &sizes, const target::Target &gpu) {
-  int64_t large = ceilDiv(sizes.rows, tuning::kSimtLarge) *
-                  ceilDiv(sizes.columns, tuning::kSimtLarge) * sizes.batch;
+  int64_t large = llvm::divideCeilSigned(sizes.rows, tuning::kSimtLarge) *
+                  llvm::divideCeilSigned(sizes.columns, tuning::kSimtLarge) * sizes.batch;
   return simtTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
 }
 
@@ -46,7 +44,8 @@ std::vector<GemmTile> tilesOf(const GemmSizes &sizes, const target::Target &gpu)
         GemmTile tile = mmaTile(rows, columns, GemmTile().depth);
         tile.splits = splits;
         int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
-        if (splits <= gpu.clusterBlocks && splits <= ceilDiv(sizes.depth, tile.depth) &&
+        if (splits <= gpu.clusterBlocks &&
+            splits <= llvm::divideCeilSigned(sizes.depth, tile.depth) &&
             bytes + tuning::kBesideStages <= gpu.sharedBytes) {
           tiles.push_back(tile);
         }
@@ -91,11 +90,12 @@ double mmaCoreFlops(const target::Target &gpu) {
 double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreFlops,
                       const target::Target &gpu) {
   double ofTile = double(tile.rows * tile.columns);
-  int64_t tiles =
-      ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
+  int64_t tiles = llvm::divideCeilSigned(sizes.rows, tile.rows) *
+                  llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch;
   double blocks = double(tiles * tile.splits);
   double waves = std::ceil(blocks / double(gpu.cores));
-  double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
+  double steps =
+      double(llvm::divideCeilSigned(llvm::divideCeilSigned(sizes.depth, tile.depth), tile.splits));
   double stageBytes = double(sizes.elementBytes) * double((tile.rows + tile.columns) * tile.depth);
   double ofStep = std::max({tuning::kStageSeconds, sizes.copySeconds,
                             stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
@@ -248,10 +248,10 @@ double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
                    const dispatch::KernelChoice &choice) {
   GemmTile tile = simtTileOf(choice);
   GemmSizes sizes = sizesOf(region, problem);
-  double blocks =
-      double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
-  double ofBlock =
-      2.0 * double(tile.rows * tile.columns * ceilDiv(sizes.depth, tile.depth) * tile.depth);
+  double blocks = double(llvm::divideCeilSigned(sizes.rows, tile.rows) *
+                         llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch);
+  double ofBlock = 2.0 * double(tile.rows * tile.columns *
+                                llvm::divideCeilSigned(sizes.depth, tile.depth) * tile.depth);
   double waves = std::ceil(blocks / double(region.gpu.cores));
   double coreFlops = region.gpu.peak * tuning::kSimtShare / double(region.gpu.cores);
   double bytes = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth);

@@ -30,7 +30,7 @@ engine::MatmulHint hintFor(const engine::MatmulCall &call, AffineExpr rows, Affi
   return {kMeasuredVersion, kWarpgroupAlgorithm, kTile128x128, 1, static_cast<int32_t>(leastRows)};
 }
 
-bool isOne(AffineExpr dim) { return tn::constantDim(dim) == 1; }
+bool isUnit(AffineExpr dim) { return tn::constantDim(dim) == 1; }
 
 bool isZero(AffineExpr dim) { return tn::constantDim(dim) == 0; }
 
@@ -58,11 +58,11 @@ std::optional<Matrix> matrixOf(Match &match, Value operand, bool transpose) {
   matrix.argument = view->argument;
   matrix.rows = view->dims[rank - 2];
   matrix.columns = view->dims[rank - 1];
-  if (isOne(view->strides[rank - 1])) {
-    matrix.leading = isOne(matrix.rows) ? matrix.columns : view->strides[rank - 2];
-  } else if (isOne(view->strides[rank - 2])) {
+  if (isUnit(view->strides[rank - 1])) {
+    matrix.leading = isUnit(matrix.rows) ? matrix.columns : view->strides[rank - 2];
+  } else if (isUnit(view->strides[rank - 2])) {
     matrix.isTransposed = true;
-    matrix.leading = isOne(matrix.columns) ? matrix.rows : view->strides[rank - 1];
+    matrix.leading = isUnit(matrix.columns) ? matrix.rows : view->strides[rank - 1];
   } else {
     return std::nullopt;
   }
@@ -74,15 +74,15 @@ std::optional<Matrix> matrixOf(Match &match, Value operand, bool transpose) {
 /// Takes the dims before the matrix into its rows; false if the rows are not evenly spaced.
 bool foldBatch(Matrix &matrix) {
   if (matrix.isTransposed) {
-    return llvm::all_of(matrix.batch, isOne);
+    return llvm::all_of(matrix.batch, isUnit);
   }
   AffineExpr rows = matrix.rows;
   AffineExpr leading = matrix.leading;
   for (size_t i = matrix.batch.size(); i-- > 0;) {
-    if (isOne(matrix.batch[i])) {
+    if (isUnit(matrix.batch[i])) {
       continue;
     }
-    if (isOne(rows)) {
+    if (isUnit(rows)) {
       leading = matrix.batchStrides[i];
     } else if (!tn::sameDim(matrix.batchStrides[i], tn::multiplyDims(rows, leading))) {
       return false;
@@ -107,7 +107,7 @@ AffineExpr batchStride(const Matrix &matrix, size_t i, AffineExpr size) {
     return zero;
   }
   AffineExpr dim = matrix.batch[matrix.batch.size() - 1 - i];
-  if (isOne(dim)) {
+  if (isUnit(dim)) {
     return zero;
   }
   return tn::sameDim(dim, size) ? matrix.batchStrides[matrix.batch.size() - 1 - i] : AffineExpr();
@@ -122,14 +122,14 @@ std::optional<Batch> walkBatch(const Matrix &a, const Matrix &b, ArrayRef<Affine
     AffineExpr size = result[result.size() - 3 - i];
     AffineExpr strides[] = {batchStride(a, i, size), batchStride(b, i, size), resultStride};
     resultStride = tn::multiplyDims(resultStride, size);
-    if (isOne(size)) {
+    if (isUnit(size)) {
       continue;
     }
     for (auto [stride, inner] : llvm::zip_equal(strides, batch.strides)) {
       if (!stride) {
         return std::nullopt;
       }
-      if (isOne(batch.count)) {
+      if (isUnit(batch.count)) {
         inner = stride;
       } else if (!tn::sameDim(stride, tn::multiplyDims(inner, batch.count))) {
         return std::nullopt;
@@ -142,7 +142,7 @@ std::optional<Batch> walkBatch(const Matrix &a, const Matrix &b, ArrayRef<Affine
 
 /// The batch of a product; dims of A go into its rows where B has none.
 std::optional<Batch> batchOf(Matrix &a, const Matrix &b, ArrayRef<AffineExpr> result) {
-  if (llvm::all_of(b.batch, isOne) && foldBatch(a)) {
+  if (llvm::all_of(b.batch, isUnit) && foldBatch(a)) {
     AffineExpr zero = getAffineConstantExpr(0, result.back().getContext());
     return Batch{getAffineConstantExpr(1, result.back().getContext()), {zero, zero, zero}};
   }

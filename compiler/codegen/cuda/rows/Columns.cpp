@@ -17,7 +17,7 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kAccessBytes = 16;
+constexpr int64_t kColumnAccessBytes = 16;
 
 /// Threads along a column of so many elements of which one takes `steps`.
 int64_t heightFor(int64_t length, int64_t steps) {
@@ -107,7 +107,8 @@ std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const Colu
   if (info.columns == 0 || info.longest == 0) {
     return std::nullopt;
   }
-  int64_t lanes = std::gcd(std::max<int64_t>(kAccessBytes / info.elementBytes, 1), info.multiple);
+  int64_t lanes =
+      std::gcd(std::max<int64_t>(kColumnAccessBytes / info.elementBytes, 1), info.multiple);
   std::optional<ColumnsLayout> layout = inRegisters(gpu, info, lanes);
   if (!layout) {
     layout = inLoops(gpu, info, lanes);
@@ -119,7 +120,7 @@ std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const Colu
 
 namespace {
 
-ColumnsInfo infoOf(RegionBuilder &region, const RowsWork &work) {
+ColumnsInfo columnsInfoOf(RegionBuilder &region, const RowsWork &work) {
   constexpr int64_t enough = int64_t(1) << 24;
   MLIRContext *context = region.source.getContext();
   ColumnsInfo info;
@@ -159,7 +160,7 @@ FamilyMatch matchColumns(RegionBuilder &region) {
     return FamilyMatch::refuse(
         "one reduction, whose results are all, is better shared out by itself");
   }
-  ColumnsInfo info = infoOf(region, *work);
+  ColumnsInfo info = columnsInfoOf(region, *work);
   std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, info);
   if (!layout) {
     return FamilyMatch::refuse(

@@ -29,7 +29,7 @@ std::optional<WholeSource> wholeSource(RegionBuilder &region, linalg::GenericOp 
 
 namespace {
 
-bool isOne(AffineExpr dim) { return tn::constantDim(dim) == 1; }
+bool hasOneElement(AffineExpr dim) { return tn::constantDim(dim) == 1; }
 
 /// The reduction that all of the roots are made of.
 class ReductionFinder {
@@ -62,15 +62,15 @@ bool ReductionFinder::readsOwnPlace(linalg::GenericOp op, OpOperand &operand) {
   SmallVector<unsigned> read, all;
   for (auto [i, expression] : llvm::enumerate(op.getMatchingIndexingMap(&operand).getResults())) {
     AffineDimExpr dim = dyn_cast<AffineDimExpr>(expression);
-    if (!isOne(dims[i]) && !dim) {
+    if (!hasOneElement(dims[i]) && !dim) {
       return false;
     }
-    if (!isOne(dims[i])) {
+    if (!hasOneElement(dims[i])) {
       read.push_back(dim.getPosition());
     }
   }
   for (auto [i, size] : llvm::enumerate(loops)) {
-    if (!isOne(size)) {
+    if (!hasOneElement(size)) {
       all.push_back(i);
     }
   }

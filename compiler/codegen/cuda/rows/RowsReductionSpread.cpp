@@ -10,7 +10,7 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kAccessBytes = 16, kWidth = 32;
+constexpr int64_t kSpreadAccessBytes = 16, kWidth = 32;
 using tuning::kFewSteps;
 using tuning::kManyBlocks;
 
@@ -18,7 +18,7 @@ using tuning::kManyBlocks;
 
 Spread spreadOut(const SpreadInfo &info) {
   Spread spread;
-  int64_t lanes = std::gcd(kAccessBytes / info.elementBytes, info.multiple);
+  int64_t lanes = std::gcd(kSpreadAccessBytes / info.elementBytes, info.multiple);
   if (info.isInnerReduced) {
     spread.steps = lanes;
     int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(info.steps, lanes));
