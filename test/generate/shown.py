@@ -1,5 +1,6 @@
 """What `inspect` says of a language model, of its file and its engine alike; and that `explain` and `profile` name layers as the file does."""
 
+import dataclasses
 import json
 import pathlib
 import unittest
@@ -58,11 +59,7 @@ class Shown(ToolTest):
 
     def test_refused_template(self):
         path = self.folder / "refused.gguf"
-        kept, models.CHAT = models.CHAT, "{{ bos_token }}\n{% import 'x' %}"
-        try:
-            models.write(MODELS["llama"], path)
-        finally:
-            models.CHAT = kept
+        models.write(dataclasses.replace(MODELS["llama"], template="{{ bos_token }}\n{% import 'x' %}"), path)
         self.assertIn("line 2", self.told(path)["template"]["refused"])
         self.assertIn("line 2", self.tool("inspect", path))
 

@@ -327,7 +327,8 @@ TEST(Vocabulary, ComesBackFromJson) {
         (void)Tokenizer::create(*made);
       }
       changed.erase(member);
-      EXPECT_FALSE(vocabularyOf(changed));
+      // Engines of before have no rules.
+      EXPECT_EQ(bool(vocabularyOf(changed)), member == std::string_view("rules"));
     }
   }
 }

@@ -392,9 +392,15 @@ TEST(Session, SmallLaunchesStayOnTheCaller) {
     launch.bytesMoved = builder.size(isSmall ? 8000 : 8000000);
     builder.finish();
     std::unique_ptr<Session> session = makeSession(builder.plan, {}, {.threads = 3});
-    Result<std::vector<float>> threads = run(*session, ramp(1000), {1000});
-    ASSERT_TRUE(threads.isOk()) << threads.status().toString();
-    EXPECT_EQ(isSmall, std::count(threads->begin(), threads->end(), 0.0f) == 1000);
+    // On a busy machine the caller may have done everything before another thread has a core.
+    constexpr int kRuns = 1000;
+    bool isShared = false;
+    for (int i = 0; i < (isSmall ? 10 : kRuns) && !isShared; ++i) {
+      Result<std::vector<float>> threads = run(*session, ramp(1000), {1000});
+      ASSERT_TRUE(threads.isOk()) << threads.status().toString();
+      isShared = std::count(threads->begin(), threads->end(), 0.0f) != 1000;
+    }
+    EXPECT_EQ(isSmall, !isShared);
   }
 }
 
