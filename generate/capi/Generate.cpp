@@ -7,6 +7,7 @@
 #include "generate/session/Generate.h"
 #include "generate/session/Score.h"
 #include "generate/text/Utf8.h"
+#include "runtime/capi/Alone.h"
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
 #include "support/text/Text.h"
@@ -61,18 +62,10 @@ struct tenon_answer {
 
 namespace {
 
-/// Does what only one thread at a time may do with a sequence.
 template <typename Work> Status alone(HeldSequence &held, const Work &work) {
-  if (held.isInUse.test_and_set(std::memory_order_acquire)) {
-    return Status::error(ErrorId::RunSessionInUse, "another thread is using this sequence",
-                         "make a sequence for each thread; sequences of one model run at the same "
-                         "time");
-  }
-  struct Release {
-    std::atomic_flag &flag;
-    ~Release() { flag.clear(std::memory_order_release); }
-  } release{held.isInUse};
-  return work();
+  return tenon::capi::alone(
+      held.isInUse, "another thread is using this sequence",
+      "make a sequence for each thread; sequences of one model run at the same time", work);
 }
 
 /// Room that the caller frees.

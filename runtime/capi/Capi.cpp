@@ -4,6 +4,7 @@
 #include "tenon/tenon.h"
 
 #include "engine/PortRanges.h"
+#include "runtime/capi/Alone.h"
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
 #include "runtime/capi/Tensors.h"
@@ -45,23 +46,14 @@ struct tenon_session {
 
 namespace {
 
-/// Does what only one thread at a time may do with a session. A second one is told so: it would
-/// find bindings half written.
 template <typename Work> tenon_status *alone(const tenon_session *session, const Work &work) {
   return guarded([&]() -> Status {
     if (!session) {
       return badArgument("the session is null");
     }
-    if (session->isInUse.test_and_set(std::memory_order_acquire)) {
-      return Status::error(
-          ErrorId::RunSessionInUse, "another thread is using this session",
-          "make a session for each thread; sessions of one engine run at the same time");
-    }
-    struct Release {
-      std::atomic_flag &flag;
-      ~Release() { flag.clear(std::memory_order_release); }
-    } release{session->isInUse};
-    return work();
+    return tenon::capi::alone(
+        session->isInUse, "another thread is using this session",
+        "make a session for each thread; sessions of one engine run at the same time", work);
   });
 }
 

@@ -7,6 +7,8 @@
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/dispatch/Strategy.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
@@ -65,7 +67,8 @@ FamilyMatch matchQueryBuckets(RegionBuilder &region) {
                                "a step of decoding has are worth kernels for each");
   }
   QueryBuckets all{*problem, {queries.min, queries.max}, {}};
-  int64_t many = std::max(region.estimate(problem->queries), tuning::kDecodeQueries + 1);
+  int64_t many =
+      std::clamp(region.estimate(problem->queries), tuning::kDecodeQueries + 1, queries.max);
   auto add = [&](int64_t least, int64_t most, int64_t typical) {
     AttentionProblem typicalProblem = sized(all.problem, typical, keys.max);
     all.buckets.push_back({{least, most}, chooseTile(typicalProblem, region.gpu)});
@@ -81,7 +84,7 @@ FamilyMatch matchQueryBuckets(RegionBuilder &region) {
 
 double queryBucketsSeconds(RegionBuilder &region, const QueryBuckets &all,
                            const dispatch::KernelChoice &) {
-  int64_t queries = region.estimate(all.problem.queries);
+  int64_t queries = std::clamp<int64_t>(region.estimate(all.problem.queries), 1, all.all.most);
   const QueryBucket *bucket = llvm::find_if(
       all.buckets, [&](const QueryBucket &each) { return queries <= each.queries.most; });
   return costOf(sized(all.problem, queries, region.estimate(all.problem.keys)), bucket->tile,

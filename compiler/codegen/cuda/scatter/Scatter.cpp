@@ -148,8 +148,7 @@ LogicalResult emitScatterSteps(RegionBuilder &region, const ScatterWork &work,
 constexpr KernelFamily kScatter = {
     .name = "scatter",
     .what = "scatters in the order of the updates: the last claims its place unless it is the only "
-            "one, "
-            "or updates are sorted by their places and combined by a thread each",
+            "one, or updates are sorted by their places and combined by a thread each",
     .strategies = {dispatch::kSingle},
     .needs = {"scatter"},
     .match = matchScatter,

@@ -59,20 +59,30 @@ TEST(Scatter, AnOnlyUpdateIsStored) {
   expectRight({"scatter_elements", "none", "xf32", "7x50", "1x1x", "1x1", "{axis = 1 : i64}"}, 50);
 }
 
+/// Slices of the data, and single elements, whose rows or columns vary: none, one and many.
 TEST(Scatter, UpdatesWhoseCountVaries) {
-  std::string indices = "tensor<?x1xi64, #tn.shape<()[s0] -> (s0, 1)>>",
-              updates = "tensor<?x16xf16, #tn.shape<()[s0] -> (s0, 16)>>";
-  std::string text = regionText(
-      "single",
-      formatv("(%x: tensor<9x16xf16>, %i: {0}, %u: {1}) -> tensor<9x16xf16>", indices, updates),
-      formatv("%0 = tn.scatter_nd <none> %x, %i, %u : (tensor<9x16xf16>, {0}, {1}) -> "
-              "tensor<9x16xf16>\nreturn %0 : tensor<9x16xf16>",
-              indices, updates),
-      "#tn.symbol<\"s0\", 0, 40>");
-  for (int64_t count : {0, 1, 2, 40}) {
-    RunOptions options = optionsFor(9, /*reversed=*/true);
-    options.symbols = {count};
-    EXPECT_TRUE(matchesReference(text, byFamily({"scatter"}), options)) << count;
+  auto varying = [](const std::string &dims, const std::string &shape) {
+    return formatv("tensor<{0}, #tn.shape<()[s0] -> ({1})>>", dims, shape).str();
+  };
+  std::string data = "tensor<9x16xf16>", slices = varying("?x1xi64", "s0, 1");
+  struct Varying {
+    std::string op, indices, updates, rest;
+  };
+  for (const Varying &each :
+       {Varying{"scatter_nd", slices, varying("?x16xf16", "s0, 16"), ""},
+        {"scatter_elements", slices, varying("?x1xf16", "s0, 1"), "{axis = 0 : i64}"},
+        {"scatter_elements", varying("1x?xi64", "1, s0"), varying("1x?xf16", "1, s0"),
+         "{axis = 1 : i64}"}}) {
+    std::string text = regionText(
+        "single", formatv("(%x: {0}, %i: {1}, %u: {2}) -> {0}", data, each.indices, each.updates),
+        formatv("%0 = tn.{0} <none> %x, %i, %u {1} : ({2}, {3}, {4}) -> {2}\nreturn %0 : {2}",
+                each.op, each.rest, data, each.indices, each.updates),
+        "#tn.symbol<\"s0\", 0, 40>");
+    for (int64_t count : {0, 1, 2, 40}) {
+      RunOptions options = optionsFor(9, /*reversed=*/true);
+      options.symbols = {count};
+      EXPECT_TRUE(matchesReference(text, byFamily({"scatter"}), options)) << text << count;
+    }
   }
 }
 
