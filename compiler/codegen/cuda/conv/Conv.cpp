@@ -19,8 +19,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 bool isSimt(const ConvProblem &problem) { return problem.element().isF32(); }
 
 /// Of a stage.
@@ -28,7 +26,9 @@ int64_t stageDepth(const ConvProblem &problem) {
   if (isSimt(problem)) {
     return tuning::kConvSimtDepth;
   }
-  auto padded = [&](int64_t depth) { return double(ceilDiv(problem.depth(), depth) * depth); };
+  auto padded = [&](int64_t depth) {
+    return double(llvm::divideCeilSigned(problem.depth(), depth) * depth);
+  };
   bool isWasted =
       padded(tuning::kConvDepth) > tuning::kConvMuchMore * padded(tuning::kConvShortDepth);
   // Elements that come one by one are many for a thread already.
@@ -116,7 +116,7 @@ std::vector<GemmTile> convTiles(const ConvProblem &problem, const target::Target
       for (int64_t splits : tuning::kTileSplits) {
         GemmTile tile = isSimt(problem) ? simtTile(rows, width) : mmaTile(rows, width, depth);
         tile.splits = splits;
-        if (!isTooWide && !isTooSmall && splits <= ceilDiv(problem.depth(), depth) &&
+        if (!isTooWide && !isTooSmall && splits <= llvm::divideCeilSigned(problem.depth(), depth) &&
             fits(tile, byteSize(problem.element()), gpu)) {
           tiles.push_back(tile);
         }
