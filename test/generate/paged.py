@@ -68,7 +68,7 @@ class Paged(ToolTest):
         weights = models.write(MODELS[name], path)
         self.tool("compile", path, "-o", engine, "--pages", PAGES, "--target", "cpu:native", *options)
         inputs = json.loads(self.tool("inspect", engine, "--json"))["inputs"]
-        table = next(port["dims"][1] for port in inputs if port["name"] == "pages")
+        table = next(port["type"] for port in inputs if port["name"] == "pages").strip("]").split()[-1]
         return engine, int(table), weights
 
     def run_steps(self, engine, table, steps, seed=0):
