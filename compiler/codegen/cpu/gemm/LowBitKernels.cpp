@@ -2,6 +2,9 @@
 // multiply, a number becomes a weight in registers, and meets the rows in the order in which the
 // product kernel of f32 would add it up: a row has the same bits beside few and beside many. Relies
 // on the backend keeping iter_args in registers.
+//
+// One file: both kernels take weights out of words by the same instructions, so that they are
+// equal.
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"

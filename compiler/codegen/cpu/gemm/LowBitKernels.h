@@ -17,7 +17,7 @@ inline constexpr int64_t kLowBitRows = 8;
 
 /// Numbers of the depth, at most, that are added up before the result gets their sum: whole blocks
 /// where they are no longer, else parts of one. Products of many rows multiply as many at a time.
-/// Short chains leave a processor others to go on with: of 128 numbers each, a row took 4 % longer.
+/// Short chains leave a processor others to go on with where a row is alone.
 inline constexpr int64_t kLowBitChain = 32;
 
 /// Symbol of the kernel that takes a panel apart: void(const int32_t *b, float *to, int64_t count,
