@@ -5,6 +5,12 @@
 
 namespace tenon::generate {
 
+Result<std::unique_ptr<StepEngine>> PagedEngine::create(const LanguageModel &model,
+                                                        unsigned threads) {
+  TENON_ASSIGN(StepSession session, StepSession::create(model, threads));
+  return std::unique_ptr<StepEngine>(new PagedEngine(std::move(session)));
+}
+
 Result<std::unique_ptr<StepEngine>>
 SequenceEngine::create(const LanguageModel &model, int64_t sequences, unsigned threads) {
   std::unique_ptr<SequenceEngine> engine(new SequenceEngine());
@@ -14,6 +20,7 @@ SequenceEngine::create(const LanguageModel &model, int64_t sequences, unsigned t
                        .table = 1,
                        .tokens = facts.positions * sequences,
                        .sequences = sequences,
+                       .rows = sequences,
                        .vocabulary = facts.vocabulary};
   for (int64_t i = 0; i < sequences; ++i) {
     TENON_ASSIGN(Sequence sequence, Sequence::create(model, threads));

@@ -37,7 +37,7 @@ SchedulerOptions schedulerOptions(const ModelFacts &facts, const PageFacts &page
           .positions = positionsOf(facts, pages),
           .stepTokens = tokens,
           .promptTokens = options.promptTokens,
-          .maxRunning = std::min({options.maxRunning, pages.sequences, tokens}),
+          .maxRunning = std::min({options.maxRunning, pages.sequences, pages.rows, tokens}),
           .maxWaiting = options.maxWaiting,
           .policy = options.policy};
 }
@@ -50,7 +50,9 @@ Result<std::unique_ptr<TextService>> TextService::create(const LanguageModel &mo
                                                          const ServiceOptions &options) {
   TENON_TRY(checkService(options));
   TENON_ASSIGN(std::unique_ptr<StepEngine> engine,
-               SequenceEngine::create(model, options.maxRunning, options.threads));
+               model.pages()
+                   ? PagedEngine::create(model, options.threads)
+                   : SequenceEngine::create(model, options.maxRunning, options.threads));
   return create(model.tokenizer(), model.facts(), std::move(engine), options);
 }
 
@@ -118,6 +120,9 @@ void TextService::fillBatch(const Step &planned) {
     if (work.draws) {
       batch.rows.push_back(static_cast<int64_t>(batch.tokens.size()) - 1);
     }
+  }
+  if (batch.rows.empty()) {
+    batch.rows.push_back(0); // a step has a row, which nobody reads here
   }
 }
 

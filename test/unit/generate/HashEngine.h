@@ -46,7 +46,8 @@ public:
     bool isRight = tokens >= 1 && tokens <= pageFacts.tokens &&
                    sequences <= pageFacts.sequences && batch.starts.size() == sequences + 1UL &&
                    batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
-                   batch.starts.back() == tokens &&
+                   batch.starts.back() == tokens && !batch.rows.empty() &&
+                   batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
                    logits.size() == batch.rows.size() * pageFacts.vocabulary;
     if (!isRight) {
       return Status::error(ErrorId::InternalError, "a batch contradicts itself");

@@ -78,6 +78,7 @@ public:
              .table = table,
              .tokens = random.within(4, 64),
              .sequences = random.within(1, 6),
+             .rows = random.within(1, 6),
              .vocabulary = facts.vocabulary};
     options.maxRunning = random.within(1, 6);
     options.stepTokens = random.within(1, 64);
@@ -192,6 +193,7 @@ struct Small {
                   .table = 8,
                   .tokens = 64,
                   .sequences = 8,
+                  .rows = 8,
                   .vocabulary = static_cast<int64_t>(bytes().size())});
     engine = made.get();
     service = std::move(*TextService::create(bytes(), factsOf(32), std::move(made), options));
