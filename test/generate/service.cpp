@@ -45,26 +45,26 @@ int main(int, char **arguments) {
     return fail(opened.status().toString());
   }
   const LanguageModel &model = **opened;
-  Stage stage{
-      .tokenizer = &model.tokenizer(),
-      .facts = model.facts(),
-      .engine =
-          [&] {
-            return model.pages() ? PagedEngine::create(model, 1) : SequenceEngine::create(model, 3, 1);
-          },
-      .alone =
-          [&](const TextRequest &request) {
-            TextRequest own = request;
-            own.salt = "alone"; // in the pages of a session that is new
-            Result<std::unique_ptr<TextService>> made =
-                TextService::create(model, {.threads = 1, .maxRunning = 1});
-            Heard heard;
-            return made ? aloneOn(**made, std::move(own)) : heard;
-          },
-      .maxShared = 100,
-      .maxAnswer = 90,
-      .topTokens = model.facts().vocabulary,
-      .tolerance = std::atof(arguments[3])};
+  Stage stage{.tokenizer = &model.tokenizer(),
+              .facts = model.facts(),
+              .engine =
+                  [&] {
+                    return model.pages() ? PagedEngine::create(model, 1)
+                                         : SequenceEngine::create(model, 3, 1);
+                  },
+              .alone =
+                  [&](const TextRequest &request) {
+                    TextRequest own = request;
+                    own.salt = "alone"; // in the pages of a session that is new
+                    Result<std::unique_ptr<TextService>> made =
+                        TextService::create(model, {.threads = 1, .maxRunning = 1});
+                    Heard heard;
+                    return made ? aloneOn(**made, std::move(own)) : heard;
+                  },
+              .maxShared = 100,
+              .maxAnswer = 90,
+              .topTokens = model.facts().vocabulary,
+              .tolerance = std::atof(arguments[3])};
   ServiceStatistics total;
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(std::atoi(arguments[2])); ++seed) {
     if (std::string fault = runSchedule(stage, seed, total); !fault.empty()) {

@@ -39,8 +39,8 @@ struct Heard {
     return isNear && error.isOk() && whole.text.starts_with(text);
   }
   bool isWhole(const Heard &whole, double tolerance = 0) const {
-    return begins(whole, tolerance) && tokens.size() == whole.tokens.size() &&
-           text == whole.text && finish == whole.finish;
+    return begins(whole, tolerance) && tokens.size() == whole.tokens.size() && text == whole.text &&
+           finish == whole.finish;
   }
   void hear(const Piece &piece) {
     uint64_t hash = std::bit_cast<uint64_t>(piece.draw.logprob);
@@ -110,8 +110,8 @@ inline std::string runSchedule(const Stage &stage, uint64_t seed, ServiceStatist
   if (!engine) {
     return engine.status().toString();
   }
-  Result<std::unique_ptr<TextService>> made = TextService::create(
-      *stage.tokenizer, stage.facts, std::move(*engine), randomOptions(random));
+  Result<std::unique_ptr<TextService>> made =
+      TextService::create(*stage.tokenizer, stage.facts, std::move(*engine), randomOptions(random));
   if (!made) {
     return made.status().toString();
   }
@@ -134,8 +134,8 @@ inline std::string runSchedule(const Stage &stage, uint64_t seed, ServiceStatist
       if (piece && !isCancelled[id] && !heard[id].finish) {
         heard[id].hear(*piece);
       } else {
-        heard[id].error = piece ? Status::error(ErrorId::InternalError, "a piece too much")
-                                : piece.takeStatus();
+        heard[id].error =
+            piece ? Status::error(ErrorId::InternalError, "a piece too much") : piece.takeStatus();
       }
     });
     if (!status || steps > 10'000) {

@@ -86,14 +86,14 @@ struct Small {
   explicit Small(ServiceOptions options = {}, int64_t pages = 16) {
     options.now = [this] { return now; };
     options.onPreemption = [this](const Preemption &each) { preemptions.push_back(each); };
-    std::unique_ptr<HashEngine> made = std::make_unique<HashEngine>(
-        PageFacts{.page = 4,
-                  .pages = pages,
-                  .table = 8,
-                  .tokens = 64,
-                  .sequences = 8,
-                  .rows = 8,
-                  .vocabulary = static_cast<int64_t>(bytes().size())});
+    std::unique_ptr<HashEngine> made =
+        std::make_unique<HashEngine>(PageFacts{.page = 4,
+                                               .pages = pages,
+                                               .table = 8,
+                                               .tokens = 64,
+                                               .sequences = 8,
+                                               .rows = 8,
+                                               .vocabulary = static_cast<int64_t>(bytes().size())});
     engine = made.get();
     service = std::move(*TextService::create(bytes(), factsOf(32), std::move(made), options));
   }
