@@ -2,6 +2,7 @@
 // the order in which requests run: whoever is last there came last of the lowest priority.
 #include "generate/scheduler/Scheduler.h"
 
+#include "generate/scheduler/PromptLookup.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -217,7 +218,7 @@ void Scheduler::plan(Request &request, int64_t count, Step &step) const {
                        .serial = request.serial,
                        .start = request.computed,
                        .end = end,
-                       .draws = end == request.size(),
+                       .rows = end == request.size() ? 1 : 0,
                        .reused = request.reused.value_or(0),
                        .tokens = request.arrival.prompt,
                        .pages = request.pages});
@@ -256,26 +257,64 @@ Step Scheduler::next(int64_t now) {
     left -= count;
     plan(request, count, step);
   }
+  speculate(left, step);
   return step;
+}
+
+/// Gives the step's answers drafts, within the pages that they have.
+void Scheduler::speculate(int64_t left, Step &step) const {
+  int64_t rows = options.maxRows;
+  for (const Work &work : step.work) {
+    rows -= work.rows;
+  }
+  for (Work &work : step.work) {
+    const Request &request = requests.at(work.id);
+    if (work.rows == 0 || request.size() == request.prompt) {
+      continue; // a prompt is not continued yet
+    }
+    int64_t inPages = static_cast<int64_t>(work.pages.size()) * options.page,
+            inAnswer = request.prompt + request.arrival.maxTokens - 1;
+    int64_t most = std::min({options.draftTokens, left, rows, inAnswer - work.end,
+                             std::min(inPages, options.positions) - work.end});
+    std::span<const int32_t> draft = lookUp(work.tokens, most);
+    int64_t count = static_cast<int64_t>(draft.size());
+    work.draft.assign(draft.begin(), draft.end());
+    work.end += count;
+    work.rows += count;
+    left -= count;
+    rows -= count;
+  }
+}
+
+void Scheduler::nameFullPages(Request &request) {
+  while (static_cast<int64_t>(request.chain.size() + 1) * options.page <= request.computed) {
+    PageContents contents = contentsOf(request, request.chain.size());
+    contents.before = request.chain.empty() ? 0 : request.chain.back();
+    request.chain.push_back(pool.name(request.pages[request.chain.size()], std::move(contents)));
+  }
 }
 
 void Scheduler::complete(const Step &step) {
   for (const Work &work : step.work) {
     Request &request = requests.at(work.id);
+    int64_t drafted = static_cast<int64_t>(work.draft.size()), known = work.end - drafted;
     counted.computedTokens += static_cast<uint64_t>(work.end - work.start);
+    counted.draftTokens += static_cast<uint64_t>(drafted);
     counted.recomputedTokens +=
-        static_cast<uint64_t>(std::max<int64_t>(std::min(work.end, request.lost) - work.start, 0));
-    request.computed = work.end;
-    while (static_cast<int64_t>(request.chain.size() + 1) * options.page <= request.computed) {
-      PageContents contents = contentsOf(request, request.chain.size());
-      contents.before = request.chain.empty() ? 0 : request.chain.back();
-      request.chain.push_back(pool.name(request.pages[request.chain.size()], std::move(contents)));
-    }
+        static_cast<uint64_t>(std::max<int64_t>(std::min(known, request.lost) - work.start, 0));
+    request.computed = known;
+    nameFullPages(request);
   }
 }
 
-void Scheduler::append(uint64_t id, int32_t token) {
-  requests.at(id).arrival.prompt.push_back(token);
+void Scheduler::append(uint64_t id, int32_t token, bool isOfDraft) {
+  Request &request = requests.at(id);
+  request.arrival.prompt.push_back(token);
+  if (isOfDraft) {
+    ++request.computed;
+    ++counted.acceptedTokens;
+    nameFullPages(request);
+  }
 }
 
 } // namespace tenon::generate

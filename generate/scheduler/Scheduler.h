@@ -29,6 +29,10 @@ struct SchedulerOptions {
   int64_t promptTokens = 0; ///< of those, of prompts in a step that also continues answers
   int64_t maxRunning = 0;   ///< requests of a step, at most: no more than stepTokens
   int64_t maxWaiting = 0;   ///< requests that wait, at most
+  /// Tokens of an answer that a step computes on a guess, at most; 0 guesses none. Guesses take the
+  /// room that a step has left.
+  int64_t draftTokens = 0;
+  int64_t maxRows = 0; ///< tokens of a step whose logits are asked for, at least maxRunning
   PagePolicy policy = PagePolicy::Recompute;
 };
 
@@ -42,16 +46,19 @@ struct Arrival {
   std::optional<int64_t> deadline = {}; ///< in the time that `next` is given
 };
 
-/// What a step computes of one request: the tokens from `start` to `end`.
+/// What a step computes of one request: the positions from `start` to `end`.
 struct Work {
   uint64_t id = 0;
   uint64_t serial = 0; ///< no two requests have one
   int64_t start = 0, end = 0;
-  bool draws = false; ///< the logits of its last token are asked for
+  /// The logits at so many of its last positions are asked for: none within a prompt, else those of
+  /// the last token and of each of the draft.
+  int64_t rows = 0;
   int64_t reused = 0; ///< tokens that were in shared pages when the request first ran
   // Valid until the next call of anything but `complete`.
   std::span<const int32_t> tokens; ///< of the sequence, from its first
   std::span<const int32_t> pages;  ///< of the sequence, in order
+  std::vector<int32_t> draft = {}; ///< tokens behind those, which are guesses
 };
 
 /// A request that lost its pages and waits for others.
@@ -79,6 +86,8 @@ struct SchedulerCounts {
   uint64_t reusedTokens = 0;     ///< that were in shared pages when their request first ran
   uint64_t recomputedTokens = 0; ///< computed once more after a preemption
   uint64_t preemptions = 0;
+  uint64_t draftTokens = 0;    ///< that were computed on a guess
+  uint64_t acceptedTokens = 0; ///< of those, that were drawn
 };
 
 /// One thread at a time. A round is `next`, the step, `complete`, and for each request that drew
@@ -98,8 +107,9 @@ public:
   Step next(int64_t now);
   /// The step was run: its tokens are in their pages.
   void complete(const Step &step);
-  /// The token that a running request drew.
-  void append(uint64_t id, int32_t token);
+  /// The token that a running request drew, and whether it is the next of its draft: its keys and
+  /// values are in their place then.
+  void append(uint64_t id, int32_t token, bool isOfDraft = false);
 
   int64_t running() const { return static_cast<int64_t>(runningOnes.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waitingOnes.size()); }
@@ -137,6 +147,8 @@ private:
   bool isBeingComputed(const Request &request, std::span<const PagePool::Match> shared) const;
   Admission admit(Request &request);
   void plan(Request &request, int64_t count, Step &step) const;
+  void speculate(int64_t left, Step &step) const;
+  void nameFullPages(Request &request);
 
   SchedulerOptions options;
   PagePool pool;

@@ -30,18 +30,30 @@ Result<std::unique_ptr<StepEngine>> SequenceEngine::create(const LanguageModel &
 }
 
 Status SequenceEngine::run(const StepBatch &batch, std::span<float> logits) {
-  int64_t row = 0, rows = static_cast<int64_t>(batch.rows.size()),
-          vocabulary = pageFacts.vocabulary;
   std::vector<int32_t> tokens;
+  std::span<const int64_t> rows = batch.rows; // those that are not written yet
+  auto write = [&](std::span<const float> row) {
+    std::ranges::copy(row, logits.begin());
+    logits = logits.subspan(row.size());
+    rows = rows.subspan(1);
+  };
   for (size_t i = 0; i < batch.lengths.size(); ++i) {
-    int64_t first = batch.starts[i], end = batch.starts[i + 1];
-    Sequence &sequence = sequences[batch.pages[i]];
-    sequence.cut(batch.positions[first]);
+    int64_t first = batch.starts[i], end = batch.starts[i + 1], start = batch.positions[first];
     tokens.assign(batch.tokens.begin() + first, batch.tokens.begin() + end);
+    Sequence &sequence = sequences[batch.pages[i]];
+    sequence.cut(start);
+    if (!rows.empty() && rows[0] < end - 1) {
+      TENON_TRY(sequence.appendAll(tokens, [&](int64_t position, std::span<const float> row) {
+        if (!rows.empty() && rows[0] - first == position - start) {
+          write(row);
+        }
+        return Status::ok();
+      }));
+      continue;
+    }
     TENON_ASSIGN(std::span<const float> last, sequence.append(tokens));
-    if (row < rows && batch.rows[row] == end - 1) {
-      std::ranges::copy(last, logits.begin() + row * vocabulary);
-      ++row;
+    if (!rows.empty() && rows[0] == end - 1) {
+      write(last);
     }
   }
   return Status::ok();

@@ -15,6 +15,10 @@ Status checkService(const ServiceOptions &options) {
       {"requests that wait", options.maxWaiting},
       {"tokens of a step", options.stepTokens},
       {"prompt tokens of a step", options.promptTokens}};
+  if (options.draftTokens < 0) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat(options.draftTokens, " tokens on a guess: they are from 0"));
+  }
   for (auto [what, number] : numbers) {
     if (number < 1) {
       return Status::error(ErrorId::BadArgument,
@@ -39,6 +43,8 @@ SchedulerOptions schedulerOptions(const ModelFacts &facts, const PageFacts &page
           .promptTokens = options.promptTokens,
           .maxRunning = std::min({options.maxRunning, pages.sequences, pages.rows, tokens}),
           .maxWaiting = options.maxWaiting,
+          .draftTokens = options.draftTokens,
+          .maxRows = pages.rows,
           .policy = options.policy};
 }
 
@@ -109,7 +115,9 @@ void TextService::fillBatch(const Step &planned) {
   batch.starts.push_back(0);
   for (const Work &work : planned.work) {
     for (int64_t position = work.start; position < work.end; ++position) {
-      batch.tokens.push_back(work.tokens[position]);
+      int64_t known = static_cast<int64_t>(work.tokens.size());
+      batch.tokens.push_back(position < known ? work.tokens[position]
+                                              : work.draft[position - known]);
       batch.positions.push_back(position);
       batch.slots.push_back(work.pages[position / pages.page] * pages.page + position % pages.page);
     }
@@ -117,8 +125,8 @@ void TextService::fillBatch(const Step &planned) {
     batch.lengths.push_back(work.end);
     batch.pages.insert(batch.pages.end(), work.pages.begin(), work.pages.end());
     batch.pages.resize(batch.lengths.size() * pages.table);
-    if (work.draws) {
-      batch.rows.push_back(static_cast<int64_t>(batch.tokens.size()) - 1);
+    for (int64_t row = work.rows; row > 0; --row) {
+      batch.rows.push_back(static_cast<int64_t>(batch.tokens.size()) - row);
     }
   }
   if (batch.rows.empty()) {
@@ -157,10 +165,9 @@ Status TextService::step(const Take &take) {
   }
   std::span<const float> rest = logits;
   for (const Work &work : planned.work) {
-    if (work.draws) {
-      handOut(work, rest.first(facts.vocabulary), take);
-      rest = rest.subspan(facts.vocabulary);
-    }
+    size_t size = static_cast<size_t>(work.rows * facts.vocabulary);
+    handOut(work, rest.first(size), take);
+    rest = rest.subspan(size);
   }
   return Status::ok();
 }
@@ -181,17 +188,29 @@ void TextService::fail(const Step &planned, const Status &status, const Take &ta
   }
 }
 
-void TextService::handOut(const Work &work, std::span<const float> row, const Take &take) {
+/// As far as what is drawn is what was guessed.
+void TextService::handOut(const Work &work, std::span<const float> rows, const Take &take) {
+  for (int64_t number = 0; number < work.rows; ++number) {
+    if (!handOutOne(work, number, rows.subspan(number * facts.vocabulary, facts.vocabulary),
+                    take)) {
+      return;
+    }
+  }
+}
+
+/// False where the rows behind this one are of no use.
+bool TextService::handOutOne(const Work &work, int64_t number, std::span<const float> row,
+                             const Take &take) {
   Answer *answer = answerOf(work);
   if (!answer) {
-    return;
+    return false;
   }
-  Result<Piece> piece = answer->writer.write(row, work.end);
+  Result<Piece> piece = answer->writer.write(row, work.end - work.rows + 1 + number);
   if (!piece) {
     end(work.id);
     ++counted.failed;
     take(work.id, std::move(piece));
-    return;
+    return false;
   }
   ServiceClock::time_point now = options.now();
   if (answer->lastPiece) {
@@ -202,13 +221,16 @@ void TextService::handOut(const Work &work, std::span<const float> row, const Ta
   }
   answer->lastPiece = now;
   ++counted.generatedTokens;
-  if (piece->finish) {
+  bool isGuessed = number + 1 < work.rows && piece->draw.token == work.draft[number];
+  bool isLast = piece->finish.has_value();
+  if (isLast) {
     end(work.id);
     ++counted.finished;
   } else {
-    scheduler.append(work.id, piece->draw.token);
+    scheduler.append(work.id, piece->draw.token, isGuessed);
   }
   take(work.id, std::move(piece));
+  return isGuessed && !isLast;
 }
 
 ServiceStatistics TextService::statistics() const {

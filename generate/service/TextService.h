@@ -43,6 +43,9 @@ struct ServiceOptions {
   int64_t stepTokens = 512;  ///< tokens that one step computes, at most
   /// Tokens of prompts in a step that also continues answers, at most: it bounds their latency.
   int64_t promptTokens = 128;
+  /// Tokens of an answer that are guessed from what was said before and computed in one step, at
+  /// most. A guess counts only where it is what is drawn: the text is the same.
+  int64_t draftTokens = 0;
   PagePolicy policy = PagePolicy::Recompute;
   /// Told of each preemption, from within `step`; may be empty.
   std::function<void(const Preemption &)> onPreemption = {};
@@ -96,7 +99,8 @@ private:
   Answer *answerOf(const Work &work);
   void fillBatch(const Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
-  void handOut(const Work &work, std::span<const float> row, const Take &take);
+  void handOut(const Work &work, std::span<const float> rows, const Take &take);
+  bool handOutOne(const Work &work, int64_t number, std::span<const float> row, const Take &take);
   void end(uint64_t id);
 
   const Tokenizer *tokenizer;

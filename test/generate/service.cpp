@@ -71,11 +71,15 @@ int main(int, char **arguments) {
       return fail("seed " + std::to_string(seed) + ": " + fault);
     }
   }
-  std::printf("%llu answers, %llu tokens, %llu preemptions, %llu reused, %llu cancelled\n",
-              static_cast<unsigned long long>(total.finished),
-              static_cast<unsigned long long>(total.generatedTokens),
-              static_cast<unsigned long long>(total.scheduler.preemptions),
-              static_cast<unsigned long long>(total.scheduler.reusedTokens),
-              static_cast<unsigned long long>(total.cancelled));
+  std::printf(
+      "%llu answers, %llu tokens, %llu preemptions, %llu reused, %llu cancelled, %llu drafted, "
+      "%llu accepted\n",
+      static_cast<unsigned long long>(total.finished),
+      static_cast<unsigned long long>(total.generatedTokens),
+      static_cast<unsigned long long>(total.scheduler.preemptions),
+      static_cast<unsigned long long>(total.scheduler.reusedTokens),
+      static_cast<unsigned long long>(total.cancelled),
+      static_cast<unsigned long long>(total.scheduler.draftTokens),
+      static_cast<unsigned long long>(total.scheduler.acceptedTokens));
   return 0;
 }

@@ -22,17 +22,20 @@ class Service(ToolTest):
         return [int(number) for number in re.findall(r"\d+", done.stdout)]
 
     def test_logits_do_not_depend_on_neighbours(self):
-        answers, tokens, preemptions, reused, cancelled = self.counted("--pages", 6, schedules=100, tolerance=0)
+        answers, tokens, preemptions, reused, cancelled, drafted, accepted = self.counted("--pages", 6, schedules=100, tolerance=0)
         self.assertGreater(answers, 300)
         self.assertGreater(tokens, 3000)
         self.assertGreater(preemptions, 5)
         self.assertGreater(reused, 1000)
         self.assertGreater(cancelled, 5)
+        self.assertGreater(drafted, accepted)
+        self.assertGreater(accepted, 500)
 
     def test_engine_without_pages(self):
-        answers, tokens, preemptions, reused, cancelled = self.counted(schedules=40, tolerance=1e-4)
+        answers, tokens, preemptions, reused, *_, accepted = self.counted(schedules=40, tolerance=1e-4)
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
+        self.assertGreater(accepted, 200)
         # Each request that runs has a sequence of its own.
         self.assertEqual([0, 0], [preemptions, reused])
 

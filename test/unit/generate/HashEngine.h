@@ -18,6 +18,7 @@ inline uint64_t mixed(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
+/// What follows a text, which is not empty.
 inline void hashLogits(std::span<const int32_t> tokens, std::span<float> logits) {
   uint64_t hash = 7;
   for (int32_t token : tokens) {
@@ -25,6 +26,11 @@ inline void hashLogits(std::span<const int32_t> tokens, std::span<float> logits)
   }
   for (size_t i = 0; i < logits.size(); ++i) {
     logits[i] = static_cast<float>(mixed(hash, i) >> 44) * 0x1p-17f; // from 0 to 8
+  }
+  // Mostly says again what it said behind the last token before.
+  auto before = std::find(tokens.rbegin() + 1, tokens.rend(), tokens.back());
+  if (before != tokens.rend() && hash % 4 != 0) {
+    logits[*(before - 1)] += 12;
   }
 }
 

@@ -190,7 +190,7 @@ private:
         ++work.start;
       }
       count += work.end - work.start;
-      (work.end - work.start == 1 && work.draws ? continued : prompts) += work.end - work.start;
+      (work.end - work.start == 1 && work.rows == 1 ? continued : prompts) += work.end - work.start;
       write(work);
     }
     check(count <= options.stepTokens, "a step has too many tokens");
@@ -208,26 +208,35 @@ private:
       if (request.isDead) {
         continue;
       }
-      request.computed = work.end;
-      check(work.draws == (work.end == static_cast<int64_t>(request.tokens.size())),
-            "logits are asked for at another token");
-      if (work.draws) {
-        draw(work.id, request);
+      int64_t drafted = static_cast<int64_t>(work.draft.size()), known = work.end - drafted;
+      bool isEnd = known == static_cast<int64_t>(request.tokens.size());
+      request.computed = known;
+      check(work.rows == (isEnd ? 1 + drafted : 0), "logits are asked for at another token");
+      bool goesOn = isEnd;
+      for (int64_t i = 0; goesOn && i <= drafted; ++i) {
+        goesOn = draw(work.id, request, i < drafted ? std::optional(work.draft[i]) : std::nullopt);
       }
     }
   }
 
-  void draw(uint64_t id, Open &request) {
+  /// Whether it drew what was guessed, and has not ended.
+  bool draw(uint64_t id, Open &request, std::optional<int32_t> guess) {
     ++happened;
     ++given;
-    int32_t token = static_cast<int32_t>(random.below(1000));
+    // Often what was said before, so that guesses are made and are right.
+    int32_t token = random.chance(0.5)
+                        ? request.tokens[random.below(std::min<int64_t>(2, request.tokens.size()))]
+                        : static_cast<int32_t>(random.below(1000));
+    token = guess && random.chance(0.5) ? *guess : token;
     request.tokens.push_back(token);
     if (missing(request) == 0) {
       ++ended;
       end(id, true);
-    } else {
-      scheduler.append(id, token);
+      return false;
     }
+    request.computed += guess == token ? 1 : 0;
+    scheduler.append(id, token, guess == token);
+    return guess == token;
   }
 
   Cell &cell(const Work &work, int64_t position) {
@@ -238,6 +247,11 @@ private:
       page = (page + 1) % options.pages;
     }
     return cells[page * options.page + position % options.page];
+  }
+
+  static int32_t tokenOf(const Work &work, int64_t position) {
+    int64_t known = static_cast<int64_t>(work.tokens.size());
+    return position < known ? work.tokens[position] : work.draft[position - known];
   }
 
   void write(const Work &work) {
@@ -252,7 +266,7 @@ private:
         continue;
       }
       check(place.written < time, "two requests write one place");
-      place = {work.tokens[position], request.salt, position, time};
+      place = {tokenOf(work, position), request.salt, position, time};
     }
   }
 
@@ -260,7 +274,7 @@ private:
     const Open &request = open.at(work.id);
     for (int64_t position = 0; position < work.end && !request.isDead; ++position) {
       const Cell &place = cell(work, position);
-      check(place.token == work.tokens[position] && place.position == position &&
+      check(place.token == tokenOf(work, position) && place.position == position &&
                 place.salt == request.salt,
             "a request reads what is not its own");
       check(position >= work.start || place.written < time,
@@ -287,13 +301,15 @@ SchedulerOptions fewPages() {
           .stepTokens = 64,
           .promptTokens = 24,
           .maxRunning = 8,
-          .maxWaiting = 100};
+          .maxWaiting = 100,
+          .draftTokens = 3,
+          .maxRows = 20};
 }
 
 TEST(Scheduler, Simulated) {
   constexpr int64_t kEvents = 125'000; // of each of eight
   int64_t happened = 0;
-  uint64_t preemptions = 0, reused = 0;
+  uint64_t preemptions = 0, reused = 0, accepted = 0;
   for (PagePolicy policy : {PagePolicy::Recompute, PagePolicy::Reserve}) {
     for (int64_t priorities : {1, 3}) {
       for (int64_t page : {1, 16}) {
@@ -311,6 +327,7 @@ TEST(Scheduler, Simulated) {
         EXPECT_GT(simulation.expired, 0);
         happened += simulation.happened;
         reused += simulation.counts().reusedTokens;
+        accepted += simulation.counts().acceptedTokens;
         preemptions += simulation.counts().preemptions;
         if (policy == PagePolicy::Reserve) {
           EXPECT_EQ(0, simulation.counts().preemptions);
@@ -322,6 +339,7 @@ TEST(Scheduler, Simulated) {
   EXPECT_GE(happened, 1'000'000);
   EXPECT_GT(preemptions, 100);
   EXPECT_GT(reused, 10'000);
+  EXPECT_GT(accepted, 10'000);
 }
 
 TEST(Scheduler, PlantedFaultsAreFound) {
@@ -349,7 +367,9 @@ std::vector<int32_t> counted(int64_t from, int64_t to) {
 }
 
 TEST(Scheduler, PromptsLeaveRoomToAnswers) {
-  Scheduler scheduler(fewPages());
+  SchedulerOptions options = fewPages();
+  options.draftTokens = 0;
+  Scheduler scheduler(options);
   ASSERT_TRUE(scheduler.submit(arrivalOf(1, {1, 2}, 9)).isOk());
   Step step = scheduler.next(0);
   scheduler.complete(step);
@@ -361,7 +381,7 @@ TEST(Scheduler, PromptsLeaveRoomToAnswers) {
     scheduler.complete(step);
     ASSERT_EQ(2U, step.work.size());
     EXPECT_EQ(1U, step.work[0].id);
-    EXPECT_TRUE(step.work[0].draws);
+    EXPECT_EQ(1, step.work[0].rows);
     scheduler.append(1, 4);
     ends.push_back(step.work[1].end);
   }
@@ -372,6 +392,7 @@ TEST(Scheduler, VictimIsTheYoungestOfTheLowestPriority) {
   SchedulerOptions options = fewPages();
   options.pages = 6;
   options.positions = 48;
+  options.draftTokens = 0;
   Scheduler scheduler(options);
   for (uint64_t id : {1, 2, 3}) {
     Arrival arrival = arrivalOf(id, counted(static_cast<int64_t>(id) * 100, id * 100 + 8), 30);
@@ -395,7 +416,9 @@ TEST(Scheduler, VictimIsTheYoungestOfTheLowestPriority) {
 }
 
 TEST(Scheduler, AnswersOfOnePromptComputeItOnce) {
-  Scheduler scheduler(fewPages());
+  SchedulerOptions options = fewPages();
+  options.draftTokens = 0;
+  Scheduler scheduler(options);
   for (uint64_t id = 1; id <= 4; ++id) {
     ASSERT_TRUE(scheduler.submit(arrivalOf(id, counted(0, 50), 5)).isOk());
   }
@@ -404,7 +427,7 @@ TEST(Scheduler, AnswersOfOnePromptComputeItOnce) {
     Step step = scheduler.next(0);
     scheduler.complete(step);
     for (const Work &work : step.work) {
-      if (!work.draws) {
+      if (work.rows == 0) {
         continue;
       }
       ++drawn;
@@ -420,6 +443,29 @@ TEST(Scheduler, AnswersOfOnePromptComputeItOnce) {
   EXPECT_EQ(48U + 4 * 2 + 4 * 4, scheduler.counts().computedTokens);
   EXPECT_EQ(3U * 48, scheduler.counts().reusedTokens);
   EXPECT_EQ(40, scheduler.pages().free());
+}
+
+TEST(Scheduler, GuessesCountWhereTheyAreDrawn) {
+  Scheduler scheduler(fewPages());
+  ASSERT_TRUE(scheduler.submit(arrivalOf(1, {5, 6, 7, 8, 5}, 9)).isOk());
+  Step step = scheduler.next(0);
+  scheduler.complete(step);
+  scheduler.append(1, 6);
+  step = scheduler.next(0);
+  scheduler.complete(step);
+  ASSERT_EQ(1U, step.work.size());
+  // Behind "5 6" at the beginning, as far as the page has room.
+  EXPECT_EQ((std::vector<int32_t>{7, 8}), step.work[0].draft);
+  EXPECT_EQ(3, step.work[0].rows);
+  EXPECT_EQ(5, step.work[0].start);
+  EXPECT_EQ(8, step.work[0].end);
+  scheduler.append(1, 7, true);
+  scheduler.append(1, 9); // 8 was guessed
+  step = scheduler.next(0);
+  EXPECT_EQ(7, step.work[0].start);
+  EXPECT_EQ(8, step.work[0].end); // "7 9" is new
+  EXPECT_EQ(2U, scheduler.counts().draftTokens);
+  EXPECT_EQ(1U, scheduler.counts().acceptedTokens);
 }
 
 TEST(Scheduler, PagesAreKeptForTheirSalt) {

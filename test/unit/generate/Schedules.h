@@ -75,6 +75,7 @@ inline ServiceOptions randomOptions(Random &random) {
   options.maxRunning = random.within(1, 6);
   options.stepTokens = random.within(1, 64);
   options.promptTokens = random.within(1, 16);
+  options.draftTokens = random.one<int64_t>({0, 1, 4});
   options.policy = random.one({PagePolicy::Recompute, PagePolicy::Reserve});
   return options;
 }
@@ -156,6 +157,8 @@ inline std::string runSchedule(const Stage &stage, uint64_t seed, ServiceStatist
   ServiceStatistics counted = service.statistics();
   total.scheduler.preemptions += counted.scheduler.preemptions;
   total.scheduler.reusedTokens += counted.scheduler.reusedTokens;
+  total.scheduler.draftTokens += counted.scheduler.draftTokens;
+  total.scheduler.acceptedTokens += counted.scheduler.acceptedTokens;
   total.cancelled += counted.cancelled;
   total.finished += counted.finished;
   total.generatedTokens += counted.generatedTokens;

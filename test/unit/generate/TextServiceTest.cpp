@@ -73,6 +73,8 @@ TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
   EXPECT_GT(total.scheduler.preemptions, 1000U);
   EXPECT_GT(total.scheduler.reusedTokens, 10'000U);
   EXPECT_GT(total.cancelled, 1000U);
+  EXPECT_GT(total.scheduler.acceptedTokens, 10'000U);
+  EXPECT_GT(total.scheduler.draftTokens, total.scheduler.acceptedTokens);
 }
 
 /// Sixteen pages of four positions for sequences of up to 32.
