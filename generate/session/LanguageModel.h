@@ -22,6 +22,11 @@ struct ModelFacts {
   int64_t positions = 0;    ///< positions that a sequence of this engine may have
   int64_t vocabulary = 0;
   int64_t layers = 0;
+
+  /// TN0616 where a sequence cannot have so many tokens.
+  Status checkRoom(size_t tokens) const;
+  /// TN0105 for a token that is not of the vocabulary.
+  Status checkTokens(std::span<const int32_t> tokens) const;
 };
 
 /// Sizes of an engine with pages. A sequence's position p lies in its page number p / page, at
@@ -50,10 +55,6 @@ public:
   int64_t mostTokens() const { return most; }
   /// Null for an engine of one sequence without pages.
   const PageFacts *pages() const { return paged ? &*paged : nullptr; }
-  /// TN0616 where a sequence cannot have so many tokens.
-  Status checkRoom(size_t tokens) const;
-  /// TN0105 for a token that is not of the vocabulary.
-  Status checkTokens(std::span<const int32_t> tokens) const;
 
 private:
   LanguageModel() = default;
