@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <random>
 #include <span>
 
 namespace tenon::server {
@@ -113,10 +114,10 @@ Result<Piece> ownedPiece(std::string text, MemoryBudget &budget) {
   return Piece{{}, std::as_bytes(std::span(owned->text)), owned};
 }
 
-HttpReply errorReply(const Status &status, bool closes) {
+HttpReply errorReply(const Status &status, bool isOpenAi, bool closes) {
   HttpReply reply;
   reply.status = wireStatusOf(status.id()).http;
-  reply.pieces.push_back({errorBody(status), {}, nullptr});
+  reply.pieces.push_back({isOpenAi ? openAiError(status) : errorBody(status), {}, nullptr});
   reply.closes = closes;
   if (reply.status == 429 || reply.status == 503) {
     reply.fields.emplace_back("Retry-After", "1");
@@ -134,6 +135,7 @@ Status checkRights(const Tokens *tokens, std::string_view authorization,
 
 Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
                 HttpRequest &request) {
+  request.isOpenAi = head.target.starts_with("/v1/");
   TENON_TRY(checkSite(head, onlyLocalNames));
   Result<RouteMatch> match = matchRoute(head.method, head.target);
   Status rights = checkRights(tokens, head.authorization, match);
@@ -202,7 +204,8 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
     return;
   }
   bool isLittle = *encoding == Encoding::Identity &&
-                  (request.match.operation != Operation::ModelInfer ||
+                  ((request.match.operation != Operation::ModelInfer &&
+                    !continuesText(request.match.operation)) ||
                    request.jsonBytes.value_or(request.body.text.size()) <= kLittle);
   run(
       isLittle, [this, encoding = *encoding] { problem = readBody(encoding); },
@@ -214,6 +217,8 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
           infer();
         } else if (!problem.isOk()) {
           fail(problem);
+        } else if (asked) {
+          continueText();
         } else {
           performOther();
         }
@@ -228,6 +233,12 @@ Status HttpExchange::readBody(Encoding encoding) {
   body = std::make_shared<ChargedString>(std::move(request.body));
   if (request.match.operation == Operation::RegistryPush) {
     return Status::ok(); // by HTTP/2: --max-body bounds it
+  }
+  if (continuesText(request.match.operation)) {
+    bool isChat = request.match.operation == Operation::ChatCompletions;
+    uint64_t chance = (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+    TENON_ASSIGN(asked, parseOpenAi(isChat, body->text, chance, wrongField));
+    return Status::ok();
   }
   if (request.match.operation != Operation::ModelInfer) {
     return body->text.size() <= kMaxSettings
@@ -261,6 +272,55 @@ void HttpExchange::infer() {
     return;
   }
   pending = std::move(*queued);
+}
+
+void HttpExchange::continueText() {
+  TextCall::Events events;
+  events.onFailure = [self = shared_from_this()](const Status &why) {
+    self->text = nullptr;
+    self->fail(why);
+  };
+  events.onWhole = [self = shared_from_this()](std::string json) {
+    self->text = nullptr;
+    self->answerText(std::move(json));
+  };
+  events.onBegin = [self = shared_from_this()] {
+    self->parts = std::make_shared<ReplyStream>();
+    self->reply = HttpReply();
+    self->reply.contentType = "text/event-stream";
+    self->reply.fields.emplace_back("Cache-Control", "no-cache");
+    self->reply.stream = self->parts;
+    self->answer(std::move(self->reply));
+  };
+  events.onPart = [self = shared_from_this()](std::string part, bool isLast) {
+    self->sendPart(std::move(part), isLast);
+  };
+  Result<std::shared_ptr<TextCall>> begun =
+      server.api.continueText(std::move(*asked), server.memory, std::move(events));
+  body = nullptr;
+  if (!begun.isOk()) {
+    fail(begun.status());
+    return;
+  }
+  text = std::move(*begun);
+}
+
+void HttpExchange::sendPart(std::string part, bool isLast) {
+  text = isLast ? nullptr : text;
+  if (!parts->append(std::move(part), isLast) && text) {
+    std::exchange(text, nullptr)->cancel();
+    parts->append(openAiErrorEvent(Status::error(
+                      ErrorId::ClientTooSlow, "the client takes the answer too slowly")),
+                  true);
+  }
+}
+
+void HttpExchange::fail(const Status &status) {
+  HttpReply made = errorReply(status, request.isOpenAi, false);
+  if (!wrongField.empty()) {
+    made.pieces = {{openAiError(status, wrongField), {}, nullptr}};
+  }
+  answer(std::move(made));
 }
 
 void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
@@ -356,6 +416,9 @@ void HttpExchange::answer(HttpReply made) {
 
 void HttpExchange::cancel() {
   onReply = nullptr;
+  if (text) {
+    std::exchange(text, nullptr)->cancel();
+  }
   if (pending) {
     server.api.cancel(std::exchange(pending, nullptr));
   }
