@@ -81,22 +81,22 @@ Status LanguageModel::readPorts() {
                                  "compile the model's file again");
 }
 
-Status LanguageModel::checkRoom(size_t tokens) const {
-  return tokens <= static_cast<size_t>(facts().positions)
+Status ModelFacts::checkRoom(size_t tokens) const {
+  return tokens <= static_cast<size_t>(positions)
              ? Status::ok()
              : Status::error(ErrorId::PromptTooLong,
                              strCat(tokens, " tokens do not fit into the engine's ",
-                                    facts().positions, " positions"),
+                                    positions, " positions"),
                              "shorten the text, or compile the model with --shape context:[1..N] "
                              "for N positions");
 }
 
-Status LanguageModel::checkTokens(std::span<const int32_t> tokens) const {
+Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
   for (int32_t token : tokens) {
-    if (token < 0 || token >= facts().vocabulary) {
+    if (token < 0 || token >= vocabulary) {
       return Status::error(ErrorId::BadArgument,
                            strCat("token ", token, " is not in the vocabulary"),
-                           strCat("tokens are numbers from 0 to ", facts().vocabulary - 1));
+                           strCat("tokens are numbers from 0 to ", vocabulary - 1));
     }
   }
   return Status::ok();
@@ -144,7 +144,7 @@ Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
-  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
     TENON_TRY(run(tokens.first(count), 1));
@@ -155,7 +155,7 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
 
 Status Sequence::appendAll(std::span<const int32_t> tokens,
                            const std::function<Status(int64_t, std::span<const float>)> &take) {
-  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count =
         std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));

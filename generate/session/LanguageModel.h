@@ -21,6 +21,11 @@ struct ModelFacts {
   int64_t positions = 0;    ///< positions that a sequence of this engine may have
   int64_t vocabulary = 0;
   int64_t layers = 0;
+
+  /// TN0616 where a sequence cannot have so many tokens.
+  Status checkRoom(size_t tokens) const;
+  /// TN0105 for a token that is not of the vocabulary.
+  Status checkTokens(std::span<const int32_t> tokens) const;
 };
 
 /// Immutable; any number of sequences on any threads may share one. It outlives them.
@@ -37,10 +42,6 @@ public:
   const tenon_engine *engine() const { return handle.get(); }
   /// Tokens that one run takes at most.
   int64_t mostTokens() const { return most; }
-  /// TN0616 where a sequence cannot have so many tokens.
-  Status checkRoom(size_t tokens) const;
-  /// TN0105 for a token that is not of the vocabulary.
-  Status checkTokens(std::span<const int32_t> tokens) const;
 
 private:
   LanguageModel() = default;
