@@ -34,9 +34,8 @@ uint64_t bytesOf(const TextAsk &ask) {
 
 } // namespace
 
-TextCall::TextCall(ModelServer &models, ErrorRing &errors, const OpenAiRequest &request,
-                   Events events)
-    : models(models), errors(errors), model(request.model), answers(request.answers),
+TextCall::TextCall(ErrorRing &errors, const OpenAiRequest &request, Events events)
+    : errors(errors), model(request.model), answers(request.answers),
       streams(request.streams), events(std::move(events)),
       reply(request, makeId(request.isChat), wallClock() / 1000),
       unended(request.asks.size() * request.answers) {}
@@ -44,7 +43,7 @@ TextCall::TextCall(ModelServer &models, ErrorRing &errors, const OpenAiRequest &
 Result<std::shared_ptr<TextCall>> TextCall::begin(ModelServer &models, ErrorRing &errors,
                                                   MemoryBudget &budget, OpenAiRequest request,
                                                   Events events) {
-  std::shared_ptr<TextCall> call(new TextCall(models, errors, request, std::move(events)));
+  std::shared_ptr<TextCall> call(new TextCall(errors, request, std::move(events)));
   for (uint64_t i = 0; i < request.asks.size(); ++i) {
     uint64_t bytes = bytesOf(request.asks[i]);
     Result<std::shared_ptr<TextRun>> run = models.submitText(

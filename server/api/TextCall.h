@@ -36,14 +36,13 @@ public:
   void cancel();
 
 private:
-  TextCall(ModelServer &models, ErrorRing &errors, const OpenAiRequest &request, Events events);
+  TextCall(ErrorRing &errors, const OpenAiRequest &request, Events events);
   /// Something of prompt `prompt` came.
   void take(uint64_t prompt, const TextEvent &event);
   void fail(const Status &why);
   void finish();
   void cancelRuns();
 
-  ModelServer &models;
   ErrorRing &errors;
   const std::string model;
   const uint64_t answers; ///< of each prompt

@@ -12,7 +12,7 @@
 namespace tenon::server {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string jsonText(std::string_view text) {
   std::string out;
   appendJsonString(out, text);
   return out;
@@ -36,7 +36,7 @@ std::string logprobText(double logprob) {
 
 void appendToken(std::string &out, const TextToken &token) {
   fmt::format_to(std::back_inserter(out), "\"token\":{},\"logprob\":{},\"bytes\":",
-                 quoted(token.bytes), logprobText(token.logprob));
+                 jsonText(token.bytes), logprobText(token.logprob));
   appendBytes(out, token.bytes);
 }
 
@@ -64,7 +64,7 @@ std::string_view typeOf(unsigned http) {
 }
 
 /// The codes that programs look for; otherwise the number.
-std::string codeOf(ErrorId id) {
+std::string errorCode(ErrorId id) {
   switch (id) {
   case ErrorId::PromptTooLong:
     return "context_length_exceeded";
@@ -81,8 +81,8 @@ std::string codeOf(ErrorId id) {
 
 std::string openAiError(const Status &status, std::string_view field) {
   return fmt::format("{{\"error\":{{\"message\":{},\"type\":\"{}\",\"param\":{},\"code\":\"{}\"}}}}",
-                     quoted(status.toString()), typeOf(wireStatusOf(status.id()).http),
-                     field.empty() ? "null" : quoted(field), codeOf(status.id()));
+                     jsonText(status.toString()), typeOf(wireStatusOf(status.id()).http),
+                     field.empty() ? "null" : jsonText(field), errorCode(status.id()));
 }
 
 std::string openAiErrorEvent(const Status &status) {
@@ -91,7 +91,7 @@ std::string openAiErrorEvent(const Status &status) {
 
 std::string openAiModel(const std::string &name, int64_t created) {
   return fmt::format(
-      "{{\"id\":{},\"object\":\"model\",\"created\":{},\"owned_by\":\"tenon\"}}", quoted(name),
+      "{{\"id\":{},\"object\":\"model\",\"created\":{},\"owned_by\":\"tenon\"}}", jsonText(name),
       created);
 }
 
@@ -132,8 +132,8 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
   }
   if (!piece.text.empty() || !choice.logprobs.empty()) {
     appendEvent(index,
-                isChat ? fmt::format("{{\"content\":{}}}", quoted(piece.text))
-                       : quoted(piece.text),
+                isChat ? fmt::format("{{\"content\":{}}}", jsonText(piece.text))
+                       : jsonText(piece.text),
                 false);
   }
   choice.logprobs.clear();
@@ -145,7 +145,7 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
 void OpenAiReply::appendHead(std::string &out, std::string_view object) const {
   fmt::format_to(std::back_inserter(out),
                  "\"id\":\"{}\",\"object\":\"{}\",\"created\":{},\"model\":{}", id, object, created,
-                 quoted(model));
+                 jsonText(model));
 }
 
 void OpenAiReply::appendLogprobs(std::string &out, const Choice &choice) const {
@@ -184,7 +184,7 @@ void OpenAiReply::appendLogprobs(std::string &out, const Choice &choice) const {
   each([&](const Logprob &logprob) {
     out += '{';
     for (size_t i = 0; i < logprob.top.size(); ++i) {
-      out += fmt::format("{}{}:{}", i == 0 ? "" : ",", quoted(logprob.top[i].bytes),
+      out += fmt::format("{}{}:{}", i == 0 ? "" : ",", jsonText(logprob.top[i].bytes),
                          logprobText(logprob.top[i].logprob));
     }
     out += '}';
@@ -233,8 +233,8 @@ std::string OpenAiReply::whole() const {
     fmt::format_to(std::back_inserter(out), "{}{{\"index\":{},", i == 0 ? "" : ",", i);
     out += isChat ? fmt::format("\"message\":{{\"role\":\"assistant\",\"content\":{},"
                                 "\"refusal\":null}}",
-                                quoted(choice.text))
-                  : fmt::format("\"text\":{}", quoted(choice.text));
+                                jsonText(choice.text))
+                  : fmt::format("\"text\":{}", jsonText(choice.text));
     out += ",\"logprobs\":";
     appendLogprobs(out, choice);
     fmt::format_to(std::back_inserter(out), ",\"finish_reason\":{}}}", finishOf(choice));

@@ -12,7 +12,7 @@
 
 namespace tenon::server {
 
-Status TextScheduler::check(const TextRun &run) const {
+Status TextScheduler::checkText(const TextRun &run) const {
   if (!version.isKnown()) {
     return Status::ok(); // resume looks again
   }
@@ -29,8 +29,8 @@ Status TextScheduler::check(const TextRun &run) const {
              : Status::ok();
 }
 
-Status TextScheduler::admit(const TextRun &run) const {
-  TENON_TRY(check(run));
+Status TextScheduler::admitText(const TextRun &run) const {
+  TENON_TRY(checkText(run));
   uint64_t open = answers.size();
   for (const std::shared_ptr<TextRun> &each : line) {
     open += each->ask.count;
@@ -45,7 +45,7 @@ Status TextScheduler::admit(const TextRun &run) const {
 }
 
 Status TextScheduler::submit(const std::shared_ptr<TextRun> &run) {
-  Status status = admit(*run);
+  Status status = admitText(*run);
   if (!status.isOk()) {
     version.statistics->rejected += status.id() == ErrorId::QueueFull;
     count(*run, status);
@@ -122,7 +122,7 @@ void TextScheduler::resume() {
   }
   std::list<std::shared_ptr<TextRun>> kept;
   for (const std::shared_ptr<TextRun> &run : std::exchange(line, {})) {
-    Status status = check(*run); // it came before the model was known
+    Status status = checkText(*run); // it came before the model was known
     if (status.isOk()) {
       kept.push_back(run);
     } else {

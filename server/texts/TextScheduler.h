@@ -45,8 +45,8 @@ private:
     bool hasBegun = false;
   };
 
-  Status check(const TextRun &run) const;
-  Status admit(const TextRun &run) const;
+  Status checkText(const TextRun &run) const;
+  Status admitText(const TextRun &run) const;
   void dispatchTexts();
   void handle(const TextStep &step);
   void handle(const TextBegun &begun);

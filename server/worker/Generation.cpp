@@ -147,7 +147,7 @@ Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) const {
 
 Status Generation::prepare(const TextAsk &ask) {
   TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
-  TENON_TRY(model->checkRoom(prompt.size()));
+  TENON_TRY(model->facts().checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
   // The last token of an answer needs no position.
   int64_t room = model->facts().positions - static_cast<int64_t>(prompt.size()) + 1;
@@ -262,6 +262,7 @@ TextPiece Generation::describe(uint64_t id, bool givesTokens, const generate::Pi
     described.top.push_back(describe(draw, true));
   }
   described.finish = finishOf(piece.finish);
+  described.cachedTokens = static_cast<uint64_t>(piece.reused);
   return described;
 }
 
