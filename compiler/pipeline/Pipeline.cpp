@@ -27,6 +27,7 @@ Status Compilation::importModel() {
   frontend::ImportOptions importOptions;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
+  importOptions.pages = static_cast<int64_t>(options.pages);
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }

@@ -6,7 +6,6 @@
 #include "support/Result.h"
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -39,7 +38,7 @@ struct Arrival {
   std::vector<int32_t> prompt;
   int64_t maxTokens = 0; ///< of the answer
   int64_t priority = 0;  ///< a larger one goes first; of equal ones who came first
-  std::string salt;      ///< requests of one salt share pages
+  std::string salt = {}; ///< requests of one salt share pages
   std::optional<int64_t> deadline = {}; ///< in the time that `next` is given
 };
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tenon::generate {
@@ -19,6 +20,24 @@ public:
   virtual Status run(const StepBatch &batch, std::span<float> logits) = 0;
   /// Bytes that it holds beside the model's weights.
   virtual Result<uint64_t> memory() const = 0;
+};
+
+/// The steps of an engine with pages.
+class PagedEngine final : public StepEngine {
+public:
+  /// The model outlives it. Errors are those of StepSession::create.
+  static Result<std::unique_ptr<StepEngine>> create(const LanguageModel &model, unsigned threads);
+
+  const PageFacts &facts() const override { return session.facts(); }
+  Status run(const StepBatch &batch, std::span<float> logits) override {
+    return session.run(batch, logits);
+  }
+  Result<uint64_t> memory() const override { return session.memory(); }
+
+private:
+  explicit PagedEngine(StepSession theSession) : session(std::move(theSession)) {}
+
+  StepSession session;
 };
 
 /// The steps of an engine without pages: a sequence for each request that runs, each a page of all

@@ -25,13 +25,13 @@ using ServiceClock = std::chrono::steady_clock;
 /// the prompt's pages.
 struct TextRequest {
   uint64_t id = 0; ///< of the caller's choice; no two that have not ended are equal
-  std::vector<int32_t> prompt;
-  GenerateOptions options;
+  std::vector<int32_t> prompt = {};
+  GenerateOptions options = {};
   int64_t priority = 0; ///< a larger one goes first; of equal ones who came first
   /// Only requests of one salt share pages: what another has asked is not to be told by the time
   /// that an answer takes.
-  std::string salt;
-  std::optional<ServiceClock::time_point> deadline; ///< by when the answer is to be whole
+  std::string salt = {};
+  std::optional<ServiceClock::time_point> deadline = {}; ///< by when the answer is to be whole
 };
 
 struct ServiceOptions {
@@ -92,9 +92,11 @@ private:
 
   TextService(const Tokenizer &theTokenizer, const ModelFacts &theFacts,
               std::unique_ptr<StepEngine> theEngine, const ServiceOptions &theOptions);
+  /// Of a step's work; none where the request ended meanwhile, also if another has its number.
+  Answer *answerOf(const Work &work);
   void fillBatch(const Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
-  void handOut(const Work &work, std::span<const float> logits, const Take &take);
+  void handOut(const Work &work, std::span<const float> row, const Take &take);
   void end(uint64_t id);
 
   const Tokenizer *tokenizer;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace tenon::generate {
@@ -53,6 +54,13 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
                        .positions = facts.value("positions", int64_t{0}),
                        .vocabulary = facts.value("vocabulary", int64_t{0}),
                        .layers = facts.value("layers", int64_t{0})};
+  if (facts.contains("pages")) {
+    model->paged = PageFacts{.page = facts.value("page", int64_t{0}),
+                             .pages = facts.value("pages", int64_t{0}),
+                             .vocabulary = model->modelFacts.vocabulary};
+    int64_t most = model->paged->page * model->paged->pages;
+    model->modelFacts.positions = std::min(model->modelFacts.positions, most);
+  }
   TENON_ASSIGN(Json tokenizer, recordOf(engine, "tokenizer"));
   TENON_ASSIGN(Vocabulary vocabulary, vocabularyOf(tokenizer));
   TENON_ASSIGN(Tokenizer made, Tokenizer::create(std::move(vocabulary)));
@@ -62,18 +70,35 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
 }
 
 Status LanguageModel::readPorts() {
-  constexpr const char *kInputs[] = {"tokens", "start", "rows", "context"};
-  bool isRight = tenon_engine_input_count(engine()) == std::size(kInputs) &&
+  static constexpr std::string_view kOne[] = {"tokens", "start", "rows", "context"};
+  static constexpr std::string_view kPaged[] = {"tokens",  "positions", "slots", "starts",
+                                                "lengths", "pages",     "rows"};
+  std::span<const std::string_view> names =
+      paged ? std::span<const std::string_view>(kPaged) : kOne;
+  bool isRight = tenon_engine_input_count(engine()) == names.size() &&
                  tenon_engine_output_count(engine()) == 1;
-  for (size_t i = 0; isRight && i < std::size(kInputs); ++i) {
+  for (size_t i = 0; isRight && i < names.size(); ++i) {
     tenon_port_info port = {};
     port.struct_size = sizeof(port);
     TENON_TRY(capi::takeStatus(tenon_engine_input(engine(), i, &port)));
-    isRight =
-        port.name == std::string_view(kInputs[i]) && port.rank == 1 && port.dtype == TENON_I64;
-    if (i == 0 && isRight) {
+    bool isTable = names[i] == "pages";
+    isRight = port.name == names[i] && port.rank == (isTable ? 2 : 1) && port.dtype == TENON_I64;
+    if (!isRight) {
+      break;
+    }
+    if (i == 0) {
       most = port.max_dims[0];
     }
+    if (paged && isTable) {
+      paged->sequences = port.max_dims[0];
+      paged->table = port.max_dims[1];
+    } else if (paged && names[i] == "rows") {
+      paged->rows = port.max_dims[0];
+    }
+  }
+  if (paged) {
+    paged->tokens = most;
+    isRight &= paged->page > 0 && paged->pages > 0 && paged->table > 0;
   }
   return isRight ? Status::ok()
                  : Status::error(ErrorId::NotALanguageModel,
@@ -120,27 +145,52 @@ void Sequence::cut(size_t count) {
 }
 
 Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
-  int64_t start = static_cast<int64_t>(kept.size()), count = static_cast<int64_t>(tokens.size());
-  int64_t end = start + count;
+  int64_t count = static_cast<int64_t>(tokens.size());
   ids.assign(tokens.begin(), tokens.end());
   rowNumbers.resize(rows);
   std::iota(rowNumbers.begin(), rowNumbers.end(), count - rows);
+  logits.resize(rows * model->facts().vocabulary);
+  TENON_TRY(model->pages() ? runPaged(count, rows) : runOne(count, rows));
+  kept.insert(kept.end(), tokens.begin(), tokens.end());
+  ++changeCount;
+  return Status::ok();
+}
+
+/// The pages in their order: a position is its own slot.
+Status Sequence::runPaged(int64_t count, int64_t rows) {
+  int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
+  places.resize(count);
+  std::iota(places.begin(), places.end(), start);
+  pages.resize(model->pages()->table);
+  for (int64_t i = 0; i < model->pages()->table; ++i) {
+    pages[i] = std::min(i, model->pages()->pages - 1);
+  }
+  const std::array<int64_t, 2> starts = {0, count}, table = {1, model->pages()->table};
+  int64_t one = 1, two = 2;
+  const tenon_input inputs[] = {{ids.data(), &count, 1},
+                                {places.data(), &count, 1},
+                                {places.data(), &count, 1},
+                                {starts.data(), &two, 1},
+                                {&end, &one, 1},
+                                {pages.data(), table.data(), 2},
+                                {rowNumbers.data(), &rows, 1}};
+  const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
+  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+}
+
+Status Sequence::runOne(int64_t count, int64_t rows) {
+  int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
   int64_t step = tenon_engine_gpu(model->engine()) < 0 ? kContextStep : kContextStepOfGpu;
   int64_t read = (end + step - 1) / step * step;
   context.resize(std::min(read, model->facts().positions));
   std::iota(context.begin(), context.end(), 0);
-  logits.resize(rows * model->facts().vocabulary);
   int64_t one = 1, seen = static_cast<int64_t>(context.size());
   const tenon_input inputs[] = {{ids.data(), &count, 1},
                                 {&start, &one, 1},
                                 {rowNumbers.data(), &rows, 1},
                                 {context.data(), &seen, 1}};
   const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
-  TENON_TRY(
-      capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1)));
-  kept.insert(kept.end(), tokens.begin(), tokens.end());
-  ++changeCount;
-  return Status::ok();
+  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {

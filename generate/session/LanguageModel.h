@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,18 @@ struct ModelFacts {
   Status checkTokens(std::span<const int32_t> tokens) const;
 };
 
+/// Sizes of an engine with pages. A sequence's position p lies in its page number p / page, at
+/// p % page.
+struct PageFacts {
+  int64_t page = 0;       ///< positions of a page
+  int64_t pages = 0;      ///< pages of a session
+  int64_t table = 0;      ///< pages of one sequence, at most: the M of a step
+  int64_t tokens = 0;     ///< tokens of a step, at most
+  int64_t sequences = 0;  ///< sequences of a step, at most
+  int64_t rows = 0;       ///< tokens of a step whose logits are asked for, at most
+  int64_t vocabulary = 0; ///< logits of a row
+};
+
 /// Immutable; any number of sequences on any threads may share one. It outlives them.
 class LanguageModel {
 public:
@@ -42,6 +55,8 @@ public:
   const tenon_engine *engine() const { return handle.get(); }
   /// Tokens that one run takes at most.
   int64_t mostTokens() const { return most; }
+  /// Null for an engine of one sequence without pages.
+  const PageFacts *pages() const { return paged ? &*paged : nullptr; }
 
 private:
   LanguageModel() = default;
@@ -51,9 +66,11 @@ private:
   ModelFacts modelFacts;
   std::unique_ptr<Tokenizer> text;
   int64_t most = 1;
+  std::optional<PageFacts> paged;
 };
 
-/// Tokens with their keys and values in a session of the engine. One thread at a time.
+/// Tokens with their keys and values in a session of the engine: of one with pages in its first
+/// ones. One thread at a time.
 class Sequence {
 public:
   /// `threads` 0 stands for all usable CPUs.
@@ -79,6 +96,8 @@ private:
   Sequence() = default;
   /// One run over tokens that fit into it; logits of the last `rows`.
   Status run(std::span<const int32_t> tokens, int64_t rows);
+  Status runOne(int64_t count, int64_t rows);
+  Status runPaged(int64_t count, int64_t rows);
   std::span<const float> row(int64_t index) const {
     return std::span(logits).subspan(index * model->facts().vocabulary, model->facts().vocabulary);
   }
@@ -88,7 +107,8 @@ private:
   std::vector<float> logits;
   std::vector<int32_t> kept;
   uint64_t changeCount = 0;
-  std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run
+  std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run without pages
+  std::vector<int64_t> places, pages;            ///< those of one with pages
 };
 
 } // namespace tenon::generate

@@ -10,20 +10,10 @@
 
 namespace tenon::generate {
 
-/// Sizes of an engine with pages. A sequence's position p lies in its page number p / page, at
-/// p % page.
-struct PageFacts {
-  int64_t page = 0;       ///< positions of a page
-  int64_t pages = 0;      ///< pages of a session
-  int64_t table = 0;      ///< pages of one sequence, at most: the M of a step
-  int64_t tokens = 0;     ///< tokens of a step, at most
-  int64_t sequences = 0;  ///< sequences of a step, at most
-  int64_t vocabulary = 0; ///< logits of a row
-};
-
 /// T new tokens of S sequences, and the L of them whose logits are asked for; each at least one.
 /// Positions before a sequence's new tokens are in its pages already. Every sequence has at least
-/// one new token; a token of padding belongs to the last sequence or to one of its own.
+/// one new token; tokens behind the last sequence's are padding, whose logits nobody should ask
+/// for.
 struct StepBatch {
   std::vector<int64_t> tokens;    ///< [T]
   std::vector<int64_t> positions; ///< [T], of each token in its sequence
@@ -41,7 +31,7 @@ public:
   /// TN0615 for an engine without pages; `threads` 0 stands for all usable CPUs.
   static Result<StepSession> create(const LanguageModel &model, unsigned threads);
 
-  const PageFacts &facts() const { return pageFacts; }
+  const PageFacts &facts() const;
   /// Writes keys and values of the tokens into their pages, and the logits of `rows` to `logits`,
   /// [L, vocabulary]. Errors: TN0105 where the vectors' sizes or numbers contradict each other or
   /// the engine's sizes, before anything runs; otherwise as tenon_session_run.
@@ -54,7 +44,6 @@ private:
   Status check(const StepBatch &batch, size_t logits) const;
 
   const LanguageModel *model = nullptr;
-  PageFacts pageFacts;
   capi::SessionHandle session;
 };
 
