@@ -109,11 +109,11 @@ Status LanguageModel::readPorts() {
 Status ModelFacts::checkRoom(size_t tokens) const {
   return tokens <= static_cast<size_t>(positions)
              ? Status::ok()
-             : Status::error(ErrorId::PromptTooLong,
-                             strCat(tokens, " tokens do not fit into the engine's ",
-                                    positions, " positions"),
-                             "shorten the text, or compile the model with --shape context:[1..N] "
-                             "for N positions");
+             : Status::error(
+                   ErrorId::PromptTooLong,
+                   strCat(tokens, " tokens do not fit into the engine's ", positions, " positions"),
+                   "shorten the text, or compile the model with --shape context:[1..N] "
+                   "for N positions");
 }
 
 Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {

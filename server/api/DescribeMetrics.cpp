@@ -92,25 +92,30 @@ public:
   /// Of versions that continue texts alone, and only where there are any.
   void texts() {
     bool areAny = false;
-    each([&](const Version &version, const std::string &) { areAny |= version.language.has_value(); });
+    each([&](const Version &version, const std::string &) {
+      areAny |= version.language.has_value();
+    });
     if (!areAny) {
       return;
     }
     textHistogram("tenon_text_first_token_seconds",
                   "Time from the arrival of a request to the first token of an answer.",
                   &TextStatistics::firstToken);
-    textHistogram("tenon_text_next_token_seconds",
-                  "Time from a token of an answer to the next.", &TextStatistics::nextToken);
+    textHistogram("tenon_text_next_token_seconds", "Time from a token of an answer to the next.",
+                  &TextStatistics::nextToken);
     using Counted = std::pair<std::string_view, std::string_view>;
     auto counter = [&](Counted named, uint64_t TextStatistics::*member) {
       head(named.first, "counter", named.second);
-      textLine(named.first, [&](const Version &version) { return version.statistics->texts.*member; });
+      textLine(named.first,
+               [&](const Version &version) { return version.statistics->texts.*member; });
     };
-    counter({"tenon_text_prompt_tokens_total", "Tokens of prompts."}, &TextStatistics::promptTokens);
+    counter({"tenon_text_prompt_tokens_total", "Tokens of prompts."},
+            &TextStatistics::promptTokens);
     counter({"tenon_text_cached_tokens_total",
              "Tokens of prompts whose keys and values another request had computed."},
             &TextStatistics::cachedTokens);
-    counter({"tenon_text_answer_tokens_total", "Tokens of answers."}, &TextStatistics::answerTokens);
+    counter({"tenon_text_answer_tokens_total", "Tokens of answers."},
+            &TextStatistics::answerTokens);
     auto held = [&](Counted named, std::string_view type, uint64_t TextLoad::*member) {
       head(named.first, type, named.second);
       textLine(named.first,

@@ -35,9 +35,8 @@ uint64_t bytesOf(const TextAsk &ask) {
 } // namespace
 
 TextCall::TextCall(ErrorRing &errors, const OpenAiRequest &request, Events events)
-    : errors(errors), model(request.model), answers(request.answers),
-      streams(request.streams), events(std::move(events)),
-      reply(request, makeId(request.isChat), wallClock() / 1000),
+    : errors(errors), model(request.model), answers(request.answers), streams(request.streams),
+      events(std::move(events)), reply(request, makeId(request.isChat), wallClock() / 1000),
       unended(request.asks.size() * request.answers) {}
 
 Result<std::shared_ptr<TextCall>> TextCall::begin(ModelServer &models, ErrorRing &errors,
@@ -46,9 +45,9 @@ Result<std::shared_ptr<TextCall>> TextCall::begin(ModelServer &models, ErrorRing
   std::shared_ptr<TextCall> call(new TextCall(errors, request, std::move(events)));
   for (uint64_t i = 0; i < request.asks.size(); ++i) {
     uint64_t bytes = bytesOf(request.asks[i]);
-    Result<std::shared_ptr<TextRun>> run = models.submitText(
-        request.model, std::move(request.asks[i]), budget,
-        [call, i](const TextEvent &event) { call->take(i, event); });
+    Result<std::shared_ptr<TextRun>> run =
+        models.submitText(request.model, std::move(request.asks[i]), budget,
+                          [call, i](const TextEvent &event) { call->take(i, event); });
     Status status = run.isOk() ? (*run)->charge.resize(bytes) : run.takeStatus();
     if (run.isOk()) {
       call->runs.push_back(std::move(*run));

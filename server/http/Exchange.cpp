@@ -18,12 +18,8 @@
 namespace tenon::server {
 namespace {
 
-/// Smaller replies gain nothing.
-constexpr uint64_t kMinCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
 constexpr uint64_t kMaxElements = 16 << 20;
-/// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
-constexpr uint64_t kLittle = 32 << 10;
 /// To be freed beside the loop.
 constexpr uint64_t kLarge = 1 << 20;
 /// Of a request that is no inference: it is read on the loop.
@@ -31,33 +27,6 @@ constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::OutOfMemory, fmt::format("out of memory for {}", what), hint);
-}
-
-/// Compressed text of the pieces; false where it does not pay: tensors, as a rule, shrink by
-/// little.
-Result<bool> compressPieces(Encoding encoding, const std::vector<Piece> &pieces, ChargedText &out) {
-  constexpr size_t kStep = 64 << 10;
-  constexpr uint64_t kTried = 2 * kStep;
-  Compressor compressor(encoding);
-  uint64_t taken = 0, total = 0;
-  for (const Piece &piece : pieces) {
-    total += piece.size();
-  }
-  for (const Piece &piece : pieces) {
-    Bytes rest = piece.text.empty() ? piece.bytes : std::as_bytes(std::span(piece.text));
-    while (!rest.empty()) {
-      Bytes step = rest.subspan(0, std::min(kStep, rest.size()));
-      rest = rest.subspan(step.size());
-      taken += step.size();
-      compressor.append({reinterpret_cast<const char *>(step.data()), step.size()}, taken == total,
-                        out.tail());
-      TENON_TRY(out.settle());
-      if (taken >= kTried && taken < kTried + kStep && out.size() > taken / 5 * 4) {
-        return false;
-      }
-    }
-  }
-  return true;
 }
 
 HttpReply pageReply(std::string_view path) {
@@ -236,7 +205,8 @@ Status HttpExchange::readBody(Encoding encoding) {
   }
   if (continuesText(request.match.operation)) {
     bool isChat = request.match.operation == Operation::ChatCompletions;
-    uint64_t chance = (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+    uint64_t chance =
+        (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
     TENON_ASSIGN(asked, parseOpenAi(isChat, body->text, chance, wrongField));
     return Status::ok();
   }
@@ -272,47 +242,6 @@ void HttpExchange::infer() {
     return;
   }
   pending = std::move(*queued);
-}
-
-void HttpExchange::continueText() {
-  TextCall::Events events;
-  events.onFailure = [self = shared_from_this()](const Status &why) {
-    self->text = nullptr;
-    self->fail(why);
-  };
-  events.onWhole = [self = shared_from_this()](std::string json) {
-    self->text = nullptr;
-    self->answerText(std::move(json));
-  };
-  events.onBegin = [self = shared_from_this()] {
-    self->parts = std::make_shared<ReplyStream>();
-    self->reply = HttpReply();
-    self->reply.contentType = "text/event-stream";
-    self->reply.fields.emplace_back("Cache-Control", "no-cache");
-    self->reply.stream = self->parts;
-    self->answer(std::move(self->reply));
-  };
-  events.onPart = [self = shared_from_this()](std::string part, bool isLast) {
-    self->sendPart(std::move(part), isLast);
-  };
-  Result<std::shared_ptr<TextCall>> begun =
-      server.api.continueText(std::move(*asked), server.memory, std::move(events));
-  body = nullptr;
-  if (!begun.isOk()) {
-    fail(begun.status());
-    return;
-  }
-  text = std::move(*begun);
-}
-
-void HttpExchange::sendPart(std::string part, bool isLast) {
-  text = isLast ? nullptr : text;
-  if (!parts->append(std::move(part), isLast) && text) {
-    std::exchange(text, nullptr)->cancel();
-    parts->append(openAiErrorEvent(Status::error(
-                      ErrorId::ClientTooSlow, "the client takes the answer too slowly")),
-                  true);
-  }
 }
 
 void HttpExchange::fail(const Status &status) {
@@ -378,33 +307,6 @@ void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Reque
           return;
         }
         compress();
-      });
-}
-
-void HttpExchange::compress() {
-  uint64_t bytes = reply.bytes();
-  if (!onReply || request.replyEncoding == Encoding::Identity || bytes < kMinCompressed) {
-    answer(std::move(reply));
-    return;
-  }
-  uncompressed = std::exchange(reply.pieces, {});
-  run(
-      bytes <= kLittle,
-      [this] {
-        ChargedText text(&server.memory);
-        Result<bool> pays = compressPieces(request.replyEncoding, uncompressed, text);
-        if (pays.isOk() && *pays) {
-          reply.append(text);
-        }
-      },
-      [this] {
-        if (reply.pieces.empty()) {
-          reply.pieces = std::move(uncompressed); // it goes as it is
-        } else {
-          reply.fields.emplace_back("Content-Encoding", nameOf(request.replyEncoding));
-        }
-        uncompressed.clear();
-        answer(std::move(reply));
       });
 }
 

@@ -50,7 +50,8 @@ struct HttpReply {
   std::optional<InferResult> result;
   Clock::time_point begun; ///< when the reply's making began, for the stage copy_out
   bool closes = false;     ///< the connection ends with it
-  std::shared_ptr<ReplyStream> stream; ///< of a reply whose body comes in parts; there are no pieces
+  std::shared_ptr<ReplyStream>
+      stream; ///< of a reply whose body comes in parts; there are no pieces
 
   uint64_t bytes() const;
   void append(const ChargedText &text);
@@ -84,6 +85,10 @@ public:
   void endPush(std::function<void(HttpReply)> onReply);
 
 private:
+  /// Bytes of JSON that take the loop less time than a turn through the pool would take the
+  /// request.
+  static constexpr uint64_t kLittle = 32 << 10;
+
   /// Does `work` now where it is little, else on the pool; then calls `then`.
   void run(bool isLittle, std::function<void()> work, std::function<void()> then);
   Status readBody(Encoding encoding);

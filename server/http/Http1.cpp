@@ -175,9 +175,8 @@ private:
       // Where the form is wrong it is not known where the next request begins.
       bool hasBody =
           !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
-      co_return co_await write(parser,
-                               errorReply(status, request.isOpenAi,
-                                          hasBody || status.id() == ErrorId::BadRequest));
+      co_return co_await write(parser, errorReply(status, request.isOpenAi,
+                                                  hasBody || status.id() == ErrorId::BadRequest));
     }
     status = co_await readBody(parser, request.body.charge);
     if (!status.isOk()) {
@@ -432,22 +431,22 @@ private:
   }
 
   bool staysOpen(const Parser &parser, const HttpReply &reply) const {
-    return !reply.closes && parser.get().keep_alive() && !server.isDraining &&
-           !socket->isForProbes;
+    return !reply.closes && parser.get().keep_alive() && !server.isDraining && !socket->isForProbes;
   }
 
   /// `framing` is the field that tells where the body ends; it may be empty.
   std::string headOf(const Parser &parser, const HttpReply &reply, std::string_view framing,
                      bool goesOn) {
-    std::string head = fmt::format("{}{} {}\r\nContent-Type: {}\r\n{}",
-                                   std::exchange(isBegun, false) ? std::string_view() : kVersion,
-                                   reply.status, reasonOf(reply.status), reply.contentType, framing);
+    std::string head =
+        fmt::format("{}{} {}\r\nContent-Type: {}\r\n{}",
+                    std::exchange(isBegun, false) ? std::string_view() : kVersion, reply.status,
+                    reasonOf(reply.status), reply.contentType, framing);
     for (const auto &[name, value] : reply.fields) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
-    return head + (goesOn ? (parser.get().version() < 11 ? "Connection: keep-alive\r\n\r\n"
-                                                         : "\r\n")
-                          : "Connection: close\r\n\r\n");
+    return head + (goesOn
+                       ? (parser.get().version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n")
+                       : "Connection: close\r\n\r\n");
   }
 
   /// A reply whose body comes in parts, in chunks of HTTP/1.1 (before, the connection's end is that
@@ -498,8 +497,8 @@ private:
   asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
     bool isHead = parser.get().method() == http::verb::head; // its reply is all but the body
     bool goesOn = staysOpen(parser, reply);
-    std::string head = headOf(parser, reply,
-                              fmt::format("Content-Length: {}\r\n", reply.bytes()), goesOn);
+    std::string head =
+        headOf(parser, reply, fmt::format("Content-Length: {}\r\n", reply.bytes()), goesOn);
     std::vector<asio::const_buffer> parts = {asio::buffer(head)};
     if (!isHead) {
       for (const Piece &piece : reply.pieces) {

@@ -83,11 +83,11 @@ using TextEvent = std::variant<TextBegun, TextPiece, TextFailed>;
 
 /// What a model's service holds and has counted since it was loaded.
 struct TextLoad {
-  uint64_t running = 0, waiting = 0;     ///< answers
-  uint64_t pages = 0, pagesUsed = 0;     ///< of its cache; 0 where it has none
-  uint64_t prefixTokens = 0;             ///< of prompts, found in pages
-  uint64_t preemptions = 0;              ///< answers that gave up their pages
-  uint64_t recomputedTokens = 0;         ///< for it
+  uint64_t running = 0, waiting = 0; ///< answers
+  uint64_t pages = 0, pagesUsed = 0; ///< of its cache; 0 where it has none
+  uint64_t prefixTokens = 0;         ///< of prompts, found in pages
+  uint64_t preemptions = 0;          ///< answers that gave up their pages
+  uint64_t recomputedTokens = 0;     ///< for it
 };
 
 /// What one step gave.

@@ -35,8 +35,9 @@ std::string logprobText(double logprob) {
 }
 
 void appendToken(std::string &out, const TextToken &token) {
-  fmt::format_to(std::back_inserter(out), "\"token\":{},\"logprob\":{},\"bytes\":",
-                 jsonText(token.bytes), logprobText(token.logprob));
+  fmt::format_to(std::back_inserter(out),
+                 "\"token\":{},\"logprob\":{},\"bytes\":", jsonText(token.bytes),
+                 logprobText(token.logprob));
   appendBytes(out, token.bytes);
 }
 
@@ -80,9 +81,10 @@ std::string errorCode(ErrorId id) {
 } // namespace
 
 std::string openAiError(const Status &status, std::string_view field) {
-  return fmt::format("{{\"error\":{{\"message\":{},\"type\":\"{}\",\"param\":{},\"code\":\"{}\"}}}}",
-                     jsonText(status.toString()), typeOf(wireStatusOf(status.id()).http),
-                     field.empty() ? "null" : jsonText(field), errorCode(status.id()));
+  return fmt::format(
+      "{{\"error\":{{\"message\":{},\"type\":\"{}\",\"param\":{},\"code\":\"{}\"}}}}",
+      jsonText(status.toString()), typeOf(wireStatusOf(status.id()).http),
+      field.empty() ? "null" : jsonText(field), errorCode(status.id()));
 }
 
 std::string openAiErrorEvent(const Status &status) {
@@ -90,9 +92,8 @@ std::string openAiErrorEvent(const Status &status) {
 }
 
 std::string openAiModel(const std::string &name, int64_t created) {
-  return fmt::format(
-      "{{\"id\":{},\"object\":\"model\",\"created\":{},\"owned_by\":\"tenon\"}}", jsonText(name),
-      created);
+  return fmt::format("{{\"id\":{},\"object\":\"model\",\"created\":{},\"owned_by\":\"tenon\"}}",
+                     jsonText(name), created);
 }
 
 std::string openAiModels(const std::vector<std::string> &names, int64_t created) {
@@ -119,6 +120,9 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
   ++usage.answerTokens;
   usage.cachedTokens += piece.cachedTokens;
   choice.finish = piece.finish;
+  if (streams && isChat && !std::exchange(choice.hasBegun, true)) {
+    appendEvent(index, "{\"role\":\"assistant\",\"content\":\"\"}", false);
+  }
   if (givesLogprobs && piece.finish != TextFinish::End) { // whose token is no part of the text
     choice.logprobs.push_back({piece.token, piece.top, choice.characters});
     choice.characters += charactersOf(piece.token.bytes);
@@ -126,9 +130,6 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
   if (!streams) {
     choice.text += piece.text;
     return;
-  }
-  if (isChat && !std::exchange(choice.hasBegun, true)) {
-    appendEvent(index, "{\"role\":\"assistant\",\"content\":\"\"}", false);
   }
   if (!piece.text.empty() || !choice.logprobs.empty()) {
     appendEvent(index,
@@ -205,8 +206,9 @@ void OpenAiReply::appendUsage(std::string &out) const {
 void OpenAiReply::appendEvent(uint64_t index, std::string_view delta, bool isLast) {
   events += "data: {";
   appendHead(events, isChat ? "chat.completion.chunk" : "text_completion");
-  fmt::format_to(std::back_inserter(events), ",\"choices\":[{{\"index\":{},\"{}\":{},\"logprobs\":",
-                 index, isChat ? "delta" : "text", delta);
+  fmt::format_to(std::back_inserter(events),
+                 ",\"choices\":[{{\"index\":{},\"{}\":{},\"logprobs\":", index,
+                 isChat ? "delta" : "text", delta);
   appendLogprobs(events, choices[index]);
   fmt::format_to(std::back_inserter(events), ",\"finish_reason\":{}}}]{}}}\n\n",
                  isLast ? finishOf(choices[index]) : "null",

@@ -136,8 +136,7 @@ Status readStreamOptions(Reading &to, const Json &value) {
   }
   for (const auto &[name, option] : value.items()) {
     if (name == "include_usage" && !option.is_null()) {
-      TENON_TRY(
-          readFlag("stream_options.include_usage", option, to.request.includesUsage));
+      TENON_TRY(readFlag("stream_options.include_usage", option, to.request.includesUsage));
     } else if (name != "include_usage" && name != "include_obfuscation") {
       return unsupported("stream_options." + name);
     }
@@ -190,7 +189,7 @@ Status readParts(const std::string &where, const Json &parts, std::string &conte
     bool isText = part.is_object() && part.value("type", Json()) == "text" &&
                   part.value("text", Json()).is_string();
     if (!isText) {
-      return wrong(where, "has a part that is no text, which is not supported");
+      return wrong(where, "has a part other than text, which is not supported");
     }
     content += part["text"].get<std::string>();
   }

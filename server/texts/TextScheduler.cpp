@@ -94,11 +94,12 @@ void TextScheduler::cancel(const std::shared_ptr<TextRun> &run) {
 }
 
 std::string TextScheduler::describe() const {
-  return version.language ? fmt::format("a language model of {} positions{}",
-                                        version.language->positions,
-                                        version.language->hasTemplate ? "" : ", without a chat "
-                                                                             "template")
-                          : BatchScheduler::describe();
+  return version.language
+             ? fmt::format("a language model of {} positions{}", version.language->positions,
+                           version.language->hasTemplate ? ""
+                                                         : ", without a chat "
+                                                           "template")
+             : BatchScheduler::describe();
 }
 
 void TextScheduler::resume() {

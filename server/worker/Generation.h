@@ -22,8 +22,8 @@ namespace tenon::server {
 class Generation {
 public:
   /// `threads` of a step. Errors are those of TextService::create.
-  static Result<std::unique_ptr<Generation>>
-  create(std::unique_ptr<generate::LanguageModel> model, unsigned threads);
+  static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
+                                                    unsigned threads);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 

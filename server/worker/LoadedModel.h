@@ -75,8 +75,8 @@ private:
 
   SharedBufferTable &buffers;
   int doneEvent;
-  AlignedBuffer image; ///< the engine file; it outlives the engine
-  capi::EngineHandle engine; ///< null where `generation` has it
+  AlignedBuffer image;                    ///< the engine file; it outlives the engine
+  capi::EngineHandle engine;              ///< null where `generation` has it
   std::unique_ptr<Generation> generation; ///< of a language model
   ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
