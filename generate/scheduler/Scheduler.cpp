@@ -88,9 +88,9 @@ void Scheduler::end(uint64_t id) {
 }
 
 Status Scheduler::expiryOf(const Request &request) const {
-  std::string what = strCat("request ", request.arrival.id, " is at its deadline with ",
-                            request.size() - request.prompt, " of up to ",
-                            request.arrival.maxTokens, " tokens");
+  std::string what =
+      strCat("request ", request.arrival.id, " is at its deadline with ",
+             request.size() - request.prompt, " of up to ", request.arrival.maxTokens, " tokens");
   if (request.pages.empty()) {
     what += strCat(": it waited for ", pagesOf(request.size()), " pages, of which ", pool.free(),
                    " are free, behind ", running(), " requests that run");
@@ -165,11 +165,11 @@ bool Scheduler::isBeingComputed(const Request &request,
     return false;
   }
   return std::ranges::any_of(runningOnes, [&](const Request *other) {
-    bool isBehind = other->computed < end && other->size() >= end &&
-                    other->chain.size() >= shared.size();
-    bool followsSame = shared.empty() ? other->arrival.salt == request.arrival.salt
-                                      : isBehind && other->chain[shared.size() - 1] ==
-                                                        shared.back().chain;
+    bool isBehind =
+        other->computed < end && other->size() >= end && other->chain.size() >= shared.size();
+    bool followsSame = shared.empty()
+                           ? other->arrival.salt == request.arrival.salt
+                           : isBehind && other->chain[shared.size() - 1] == shared.back().chain;
     return isBehind && followsSame &&
            std::equal(request.arrival.prompt.begin() + first, request.arrival.prompt.begin() + end,
                       other->arrival.prompt.begin() + first);
@@ -241,7 +241,8 @@ Step Scheduler::next(int64_t now) {
   }
   int deferred = 0;
   for (auto place = waitingOnes.begin(); place != waitingOnes.end() && left > 0 &&
-                                         running() < options.maxRunning && deferred < kMaxDeferred;) {
+                                         running() < options.maxRunning &&
+                                         deferred < kMaxDeferred;) {
     Request &request = **place++;
     Admission admission = admit(request);
     if (admission == Admission::Blocked) {
@@ -268,8 +269,7 @@ void Scheduler::complete(const Step &step) {
     while (static_cast<int64_t>(request.chain.size() + 1) * options.page <= request.computed) {
       PageContents contents = contentsOf(request, request.chain.size());
       contents.before = request.chain.empty() ? 0 : request.chain.back();
-      request.chain.push_back(
-          pool.name(request.pages[request.chain.size()], std::move(contents)));
+      request.chain.push_back(pool.name(request.pages[request.chain.size()], std::move(contents)));
     }
   }
 }

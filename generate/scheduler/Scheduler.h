@@ -36,9 +36,9 @@ struct SchedulerOptions {
 struct Arrival {
   uint64_t id = 0;
   std::vector<int32_t> prompt;
-  int64_t maxTokens = 0; ///< of the answer
-  int64_t priority = 0;  ///< a larger one goes first; of equal ones who came first
-  std::string salt = {}; ///< requests of one salt share pages
+  int64_t maxTokens = 0;                ///< of the answer
+  int64_t priority = 0;                 ///< a larger one goes first; of equal ones who came first
+  std::string salt = {};                ///< requests of one salt share pages
   std::optional<int64_t> deadline = {}; ///< in the time that `next` is given
 };
 
@@ -110,11 +110,11 @@ private:
   struct Request {
     Arrival arrival; ///< its prompt grows by what is drawn
     uint64_t serial = 0;
-    int64_t prompt = 0;              ///< tokens
-    int64_t computed = 0;            ///< tokens that are in pages
-    int64_t lost = 0;                ///< tokens that were in pages when it was preempted
-    std::optional<int64_t> reused;   ///< since it first ran
-    std::vector<int32_t> pages = {}; ///< none while it waits
+    int64_t prompt = 0;               ///< tokens
+    int64_t computed = 0;             ///< tokens that are in pages
+    int64_t lost = 0;                 ///< tokens that were in pages when it was preempted
+    std::optional<int64_t> reused;    ///< since it first ran
+    std::vector<int32_t> pages = {};  ///< none while it waits
     std::vector<uint64_t> chain = {}; ///< of its pages that are full, in order
 
     int64_t size() const { return static_cast<int64_t>(arrival.prompt.size()); }
@@ -142,7 +142,7 @@ private:
   PagePool pool;
   std::unordered_map<uint64_t, Request> requests;
   std::set<Request *, Before> waitingOnes;
-  std::vector<Request *> runningOnes; ///< in the order of Before
+  std::vector<Request *> runningOnes;               ///< in the order of Before
   std::set<std::pair<int64_t, uint64_t>> deadlines; ///< with ids
   int64_t promised = 0; ///< free pages that running requests may yet need, of policy Reserve
   uint64_t serials = 0;

@@ -11,8 +11,8 @@ Result<std::unique_ptr<StepEngine>> PagedEngine::create(const LanguageModel &mod
   return std::unique_ptr<StepEngine>(new PagedEngine(std::move(session)));
 }
 
-Result<std::unique_ptr<StepEngine>>
-SequenceEngine::create(const LanguageModel &model, int64_t sequences, unsigned threads) {
+Result<std::unique_ptr<StepEngine>> SequenceEngine::create(const LanguageModel &model,
+                                                           int64_t sequences, unsigned threads) {
   std::unique_ptr<SequenceEngine> engine(new SequenceEngine());
   const ModelFacts &facts = model.facts();
   engine->pageFacts = {.page = facts.positions,

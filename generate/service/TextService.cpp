@@ -42,7 +42,9 @@ SchedulerOptions schedulerOptions(const ModelFacts &facts, const PageFacts &page
           .policy = options.policy};
 }
 
-double secondsOf(ServiceClock::duration time) { return std::chrono::duration<double>(time).count(); }
+double secondsOf(ServiceClock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 } // namespace
 
@@ -50,9 +52,8 @@ Result<std::unique_ptr<TextService>> TextService::create(const LanguageModel &mo
                                                          const ServiceOptions &options) {
   TENON_TRY(checkService(options));
   TENON_ASSIGN(std::unique_ptr<StepEngine> engine,
-               model.pages()
-                   ? PagedEngine::create(model, options.threads)
-                   : SequenceEngine::create(model, options.maxRunning, options.threads));
+               model.pages() ? PagedEngine::create(model, options.threads)
+                             : SequenceEngine::create(model, options.maxRunning, options.threads));
   return create(model.tokenizer(), model.facts(), std::move(engine), options);
 }
 
@@ -110,8 +111,7 @@ void TextService::fillBatch(const Step &planned) {
     for (int64_t position = work.start; position < work.end; ++position) {
       batch.tokens.push_back(work.tokens[position]);
       batch.positions.push_back(position);
-      batch.slots.push_back(work.pages[position / pages.page] * pages.page +
-                            position % pages.page);
+      batch.slots.push_back(work.pages[position / pages.page] * pages.page + position % pages.page);
     }
     batch.starts.push_back(static_cast<int64_t>(batch.tokens.size()));
     batch.lengths.push_back(work.end);

@@ -43,8 +43,8 @@ public:
     }
     int64_t tokens = static_cast<int64_t>(batch.tokens.size()),
             sequences = static_cast<int64_t>(batch.lengths.size());
-    bool isRight = tokens >= 1 && tokens <= pageFacts.tokens &&
-                   sequences <= pageFacts.sequences && batch.starts.size() == sequences + 1UL &&
+    bool isRight = tokens >= 1 && tokens <= pageFacts.tokens && sequences <= pageFacts.sequences &&
+                   batch.starts.size() == sequences + 1UL &&
                    batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
                    batch.starts.back() == tokens && !batch.rows.empty() &&
                    batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
