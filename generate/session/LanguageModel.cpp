@@ -38,10 +38,15 @@ Result<Json> recordOf(const tenon_engine *engine, const char *name) {
 
 Result<std::unique_ptr<LanguageModel>> LanguageModel::open(const std::string &path,
                                                            const tenon_engine_options &options) {
-  std::unique_ptr<LanguageModel> model(new LanguageModel());
   tenon_engine *engine = nullptr;
   TENON_TRY(capi::takeStatus(tenon_engine_open(path.c_str(), &options, &engine)));
-  model->handle.reset(engine);
+  return of(capi::EngineHandle(engine));
+}
+
+Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle opened) {
+  std::unique_ptr<LanguageModel> model(new LanguageModel());
+  model->handle = std::move(opened);
+  const tenon_engine *engine = model->engine();
   TENON_ASSIGN(Json facts, recordOf(engine, "language"));
   model->modelFacts = {.family = facts.value("family", ""),
                        .chatTemplate = facts.value("template", ""),

@@ -47,6 +47,8 @@ public:
   /// TN0615 for an engine without one; otherwise as tenon_engine_open.
   static Result<std::unique_ptr<LanguageModel>> open(const std::string &path,
                                                      const tenon_engine_options &options);
+  /// Of an engine that is open. TN0615.
+  static Result<std::unique_ptr<LanguageModel>> of(capi::EngineHandle engine);
 
   const ModelFacts &facts() const { return modelFacts; }
   const Tokenizer &tokenizer() const { return *text; }
