@@ -60,12 +60,25 @@ int64_t lowBitChunkPitch(const LowBitProblem &problem, const LowBitLayout &layou
   return words / 4 % 2 ? words : words + 4;
 }
 
+/// Whether blocks of activations are summed up as they come to shared memory: each by lanes side by
+/// side of one warp, of which all take part. An excess of 128 costs sums of bf16 no precision that
+/// the result has; one of 1,024, which f16 would come with, costs some.
+static bool hasTotals(const LowBitProblem &problem) {
+  const tn::BlockRows &layout = problem.layout;
+  bool isOfLanes = llvm::isPowerOf2_64(layout.block) && layout.block <= kLowBitPart * kWarp &&
+                   layout.depth % (kLowBitPart * kWarp) == 0;
+  return isOfLanes && problem.element.isBF16() && (layout.bits == 4 || layout.hasZeroPoints);
+}
+
 LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layout) {
   int64_t depth = problem.layout.depth, buffers = layout.grid < problem.tiles() ? 2 : 1;
   LowBitMemory memory;
-  memory.sums = 4 * buffers * layout.warps * problem.rowGroups() * kMmaColumns * kLowBitSumPitch;
+  memory.sums = 4 * buffers * layout.warps * problem.sumRows() * kLowBitSumPitch;
   memory.rows =
       problem.rows * depth <= kMaxNormedElements ? 2 * problem.rows * normedPitchOf(depth) : 0;
+  if (memory.rows > 0 && hasTotals(problem)) {
+    memory.totals = llvm::alignTo(4 * problem.rows * problem.layout.blocks(), 16);
+  }
   memory.stages =
       4 * layout.warps * layout.stages * kLowBitColumns * lowBitChunkPitch(problem, layout);
   return memory;
