@@ -193,6 +193,6 @@ constexpr KernelFamily kGemvLowBit = {
     .seconds = on<lowBitSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitChosen>,
-    .fewRows = {kMaxStreamedRows / 2, kMaxStreamedRows}};
+    .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows}};
 
 } // namespace tenon::codegen::cuda

@@ -4,6 +4,7 @@
 // what a block sums to. Relies on LLVM for moving halves of words by one instruction.
 #include "compiler/codegen/cuda/gemm/LowBitGemvKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 
@@ -73,10 +74,14 @@ Holder holderOf(Type element) {
   return element.isBF16() ? Holder{0x43004300, 128} : Holder{0x64006400, 1024};
 }
 
-/// `(words & mask) ^ bits`, as floats: one instruction where `bits` are in a register.
-Value pairOf(const ThreadBuilder &t, Type element, Value words, int64_t mask, Value bits) {
-  Value pair =
-      t.builder.createOrFold<arith::XOrIOp>(t.location, t.bitAnd(words, t.i32(mask)), bits);
+/// `(words & mask) ^ bits`, as floats, by one instruction: of the operations as such ptxas makes two,
+/// since each has a constant.
+Value pairOf(const ThreadBuilder &t, Type element, Value words, int64_t mask, int64_t bits) {
+  Value pair = LLVM::InlineAsmOp::create(
+                   t.builder, t.location, t.i32Type(), {words, t.i32(mask), t.i32(bits)},
+                   "lop3.b32 $0, $1, $2, $3, 0x6a;", "=r,r,r,r", /*has_side_effects=*/false,
+                   /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr, nullptr)
+                   .getRes();
   return t.bitcast(t.vectorType(2, element), pair);
 }
 
@@ -88,15 +93,6 @@ Value pairOfConstant(const ThreadBuilder &t, Type element, double value) {
 }
 
 } // namespace
-
-/// Keeps constants out of the instructions, which take one each: what a lane has from another one
-/// no compiler knows.
-void LowBitGemv::holdBits(const ThreadBuilder &t) {
-  holder = t.shuffleFrom(t.i32(holderOf(p.element).bits), 0);
-  if (isWideBrain()) {
-    highHolder = t.shuffleFrom(t.i32(kHighHolder), 0);
-  }
-}
 
 int64_t LowBitGemv::excess() const {
   if (isWideBrain()) {
@@ -119,10 +115,10 @@ Values LowBitGemv::pairsOf(const ThreadBuilder &t, ArrayRef<Value> words) const 
       // bf16 has no room for 8 bits beside the leading one: 128 and 7 of them, and -256 or -128 by
       // the highest.
       numbers = arith::AddFOp::create(t.builder, t.location,
-                                      pairOf(t, p.element, shifted, 0x007F007F, holder),
-                                      pairOf(t, p.element, shifted, 0x00800080, highHolder));
+                                      pairOf(t, p.element, shifted, 0x007F007F, holderOf(p.element).bits),
+                                      pairOf(t, p.element, shifted, 0x00800080, kHighHolder));
     } else {
-      numbers = pairOf(t, p.element, shifted, isNibbles ? 0x000F000F : 0x00FF00FF, holder);
+      numbers = pairOf(t, p.element, shifted, isNibbles ? 0x000F000F : 0x00FF00FF, holderOf(p.element).bits);
       int64_t more = holderOf(p.element).value - excess();
       if (more != 0) {
         numbers = arith::SubFOp::create(t.builder, t.location, numbers,

@@ -27,7 +27,6 @@ void LowBitGemv::place() {
   }
   shared = kernel.dynamicShared();
   rowPointer = t.offset(shared, t.f32Type(), memory.sums / 4);
-  holdBits(t);
   totalPointer = t.offset(shared, t.f32Type(), (memory.sums + memory.rows) / 4);
 }
 

@@ -71,7 +71,6 @@ private:
   void finish(const ThreadBuilder &t, Value tile, Value base, mlir::ValueRange accumulators);
 
   // From words to sums (LowBitGemvBlocks.cpp).
-  void holdBits(const ThreadBuilder &t);
   void readBlock(const ThreadBuilder &t, Value column, Values &words) const;
   Block unflatten(mlir::ValueRange values, int64_t number) const;
   Values pairsOf(const ThreadBuilder &t, llvm::ArrayRef<Value> words) const;
@@ -91,7 +90,6 @@ private:
   GemmTensors tensors;
   Value thread, warp, group, quad, rowCount;
   Value inputPointer, weightPointer, columnPointers[2], shared, rowPointer, totalPointer;
-  Value holder, highHolder; ///< bits that integers become floats by
 };
 
 } // namespace tenon::codegen::cuda
