@@ -22,6 +22,9 @@ using frontend::ImportResult;
 
 /// Tokens of one run at most, unless the user says otherwise.
 constexpr int64_t kMostTokens = 512;
+/// Tokens of one run at most whose logits are asked for, unless the user says otherwise: those of a
+/// vocabulary are many.
+constexpr int64_t kMostRows = 64;
 /// Positions of a session, unless the user says otherwise.
 constexpr int64_t kPositions = 2048;
 
@@ -93,7 +96,7 @@ Status Step::makeInputs() {
                          strCat("ask for at most ", model.context));
   }
   TENON_ASSIGN(tokens, sizeOf("tokens", std::min(positions, kMostTokens)));
-  TENON_ASSIGN(rows, sizeOf("rows", std::min(positions, kMostTokens)));
+  TENON_ASSIGN(rows, sizeOf("rows", std::min(positions, kMostRows)));
   TENON_ASSIGN(seen, sizeOf("context", positions));
   Type index = builder.getI64Type();
   tokenIds = addInput("tokens", {tokens}, index);

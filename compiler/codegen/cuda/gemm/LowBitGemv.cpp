@@ -12,8 +12,13 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-/// Panels under way in a warp, to keep the memory busy with 4 bytes a load.
+/// Panels under way in a warp, to keep the memory busy with 4 bytes a load; of many rows fewer, by
+/// which code stays as small.
 constexpr int64_t kPanelsUnderWay = 8;
+
+int64_t panelsUnderWay(const LowBitProblem &problem) {
+  return problem.rows <= kMaxStreamedRows ? kPanelsUnderWay : kPanelsUnderWay / 2;
+}
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
@@ -40,11 +45,11 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   problem.rowCount = rowCountOf(op.getA().getType());
   bool isHalf = problem.element.isF16() || problem.element.isBF16();
   const tn::BlockRows &layout = problem.layout;
-  if (!isHalf || range.least < 1 || range.most > kMaxStreamedRows ||
+  if (!isHalf || range.least < 1 || range.most > kMaxLowBitRows ||
       layout.block % kLowBitPanel != 0 || layout.depth % layout.block != 0 ||
       !productTensors(region)) {
-    return MatchFailure{"only 1 to 16 rows of f16 or bf16 by whole blocks of a multiple of 32 are "
-                        "bound by the stream of weights"};
+    return MatchFailure{"only 1 to 64 rows of f16 or bf16 by whole blocks of a multiple of 32 read "
+                        "weights as they are stored"};
   }
   problem.input = a.getArgNumber();
   problem.weights = weights.getArgNumber();
@@ -131,7 +136,7 @@ LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Targ
   auto setBlocks = [&] {
     int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
     layout.blocks =
-        std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+        std::clamp<int64_t>(panelsUnderWay(problem) * kLowBitPanel / problem.layout.block, 1, ofWarp);
   };
   setBlocks();
   while (layout.warps > tuning::kGemvWarps && !fitsStages(problem, layout)) {
@@ -185,7 +190,7 @@ LogicalResult emitChosen(RegionBuilder &region, const LowBitProblem &problem,
 
 constexpr KernelFamily kGemvLowBit = {
     .name = "gemv_low_bit",
-    .what = "GEMV and skinny GEMM of up to 16 rows by weights of 4 or 8 bits, which become MMA "
+    .what = "GEMV and skinny GEMM of up to 64 rows by weights of 4 or 8 bits, which become MMA "
             "fragments in registers",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
@@ -193,6 +198,6 @@ constexpr KernelFamily kGemvLowBit = {
     .seconds = on<lowBitSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitChosen>,
-    .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows}};
+    .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows, kMaxLowBitRows / 2, kMaxLowBitRows}};
 
 } // namespace tenon::codegen::cuda

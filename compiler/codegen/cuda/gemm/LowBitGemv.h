@@ -25,7 +25,11 @@ inline constexpr int64_t kLowBitPart = 8;
 /// Columns of a tile, and floats from a row of accumulators to the next.
 inline constexpr int64_t kLowBitColumns = 16, kLowBitSumPitch = kLowBitColumns + 4;
 
-/// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most 16 rows.
+/// Rows beyond which weights become 16-bit floats in memory first: each thread block reads all of
+/// the rows, which then takes longer.
+inline constexpr int64_t kMaxLowBitRows = 64;
+
+/// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most kMaxLowBitRows rows.
 struct LowBitProblem {
   uint32_t input = 0, weights = 0; ///< buffers
   mlir::Type element;              ///< of A and Y: f16 or bf16

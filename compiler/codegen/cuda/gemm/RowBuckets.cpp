@@ -2,7 +2,9 @@
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
 #include "compiler/codegen/cuda/base/StepRange.h"
+#include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
+#include "compiler/codegen/cuda/gemm/LowBitGemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -114,7 +116,9 @@ void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit
   }
   all.limits.few = rows.most;
   next = rows.most + 1;
-  if (limit > kMaxStreamedRows && !all.buckets.empty() &&
+  // One row is a kernel of its own for the norm that it takes in, or fewer instructions a word.
+  bool isAnyRows = limit > kMaxLowBitRows || (family.name == kGemv.name && limit <= kMmaColumns);
+  if (isAnyRows && !all.buckets.empty() &&
       all.buckets.back().kernels == bucket.kernels) {
     all.buckets.back().rows.most = rows.most;
     return;
