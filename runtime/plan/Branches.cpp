@@ -75,10 +75,9 @@ std::vector<Section> sectionsOf(const engine::Plan &plan, const BoundPlan &bound
     return {};
   }
   std::vector<Section> sections = plan.sections;
-  std::erase_if(sections,
-                [&](const Section &section) {
-                  return !hasTwoQueues(bound, section) || hasConflict(plan, bound, section);
-                });
+  std::erase_if(sections, [&](const Section &section) {
+    return !hasTwoQueues(bound, section) || hasConflict(plan, bound, section);
+  });
   return sections;
 }
 

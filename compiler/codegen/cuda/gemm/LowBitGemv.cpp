@@ -118,6 +118,7 @@ int64_t stagesThatFit(const LowBitProblem &problem, LowBitLayout layout, int64_t
 /// follow each other.
 LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu) {
   LowBitLayout layout;
+  layout.rows = problem.sumRows();
   int64_t panels = problem.layout.depth / kLowBitPanel;
   bool isOneWave = problem.tiles() <= gpu.cores * tuning::kGemvBlocksPerSm;
   if (isOneWave) {
@@ -135,8 +136,8 @@ LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Targ
   }
   auto setBlocks = [&] {
     int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
-    layout.blocks =
-        std::clamp<int64_t>(panelsUnderWay(problem) * kLowBitPanel / problem.layout.block, 1, ofWarp);
+    layout.blocks = std::clamp<int64_t>(
+        panelsUnderWay(problem) * kLowBitPanel / problem.layout.block, 1, ofWarp);
   };
   setBlocks();
   while (layout.warps > tuning::kGemvWarps && !fitsStages(problem, layout)) {

@@ -60,6 +60,7 @@ struct LowBitLayout {
   /// has one tile.
   int64_t stages = 0;
   int64_t blocksPerSm = 1; ///< that a processor's registers must hold
+  int64_t rows = 1;        ///< of accumulators: the code of more is other code
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &layout) {
@@ -68,6 +69,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &l
   visit("grid", layout.grid);
   visit("stages", layout.stages);
   visit("blocks_per_sm", layout.blocksPerSm);
+  visit("rows", layout.rows);
 }
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region);

@@ -74,8 +74,8 @@ Holder holderOf(Type element) {
   return element.isBF16() ? Holder{0x43004300, 128} : Holder{0x64006400, 1024};
 }
 
-/// `(words & mask) ^ bits`, as floats, by one instruction: of the operations as such ptxas makes two,
-/// since each has a constant.
+/// `(words & mask) ^ bits`, as floats, by one instruction: of the operations as such ptxas makes
+/// two, since each has a constant.
 Value pairOf(const ThreadBuilder &t, Type element, Value words, int64_t mask, int64_t bits) {
   Value pair = LLVM::InlineAsmOp::create(
                    t.builder, t.location, t.i32Type(), {words, t.i32(mask), t.i32(bits)},
@@ -114,11 +114,13 @@ Values LowBitGemv::pairsOf(const ThreadBuilder &t, ArrayRef<Value> words) const 
     if (isWideBrain()) {
       // bf16 has no room for 8 bits beside the leading one: 128 and 7 of them, and -256 or -128 by
       // the highest.
-      numbers = arith::AddFOp::create(t.builder, t.location,
-                                      pairOf(t, p.element, shifted, 0x007F007F, holderOf(p.element).bits),
-                                      pairOf(t, p.element, shifted, 0x00800080, kHighHolder));
+      numbers =
+          arith::AddFOp::create(t.builder, t.location,
+                                pairOf(t, p.element, shifted, 0x007F007F, holderOf(p.element).bits),
+                                pairOf(t, p.element, shifted, 0x00800080, kHighHolder));
     } else {
-      numbers = pairOf(t, p.element, shifted, isNibbles ? 0x000F000F : 0x00FF00FF, holderOf(p.element).bits);
+      numbers = pairOf(t, p.element, shifted, isNibbles ? 0x000F000F : 0x00FF00FF,
+                       holderOf(p.element).bits);
       int64_t more = holderOf(p.element).value - excess();
       if (more != 0) {
         numbers = arith::SubFOp::create(t.builder, t.location, numbers,

@@ -34,9 +34,9 @@ inline constexpr double kGemvNormedSeconds = 0.1e-9;
 /// Panels of the depth from which on a block has as many warps as a long GEMV.
 inline constexpr int64_t kLowBitLongPanels = 128;
 /// Where one wave of blocks has all tiles: warps of a block at most, and panels of each at least.
-inline constexpr int64_t kLowBitMostWarps = 32, kLowBitLeastPanels = 4;
+inline constexpr int64_t kLowBitMostWarps = 32, kLowBitLeastPanels = 8;
 /// Stages of a warp's ring at most.
-inline constexpr int64_t kLowBitStages = 3;
+inline constexpr int64_t kLowBitStages = 2;
 
 // gemm_skinny. Measured on an H200 (docs/adr/0007).
 
