@@ -169,15 +169,21 @@ FamilyMatch matchLowBitFamily(RegionBuilder &region) {
       "few rows: weights of few bits stream from memory once");
 }
 
-/// The stream of weights, at what loads of 4 bytes reach of the memory, or the conversion of their
-/// numbers: about 45 instructions of a warp for 16 columns of a panel.
+/// Instructions of a warp for 16 columns of a panel, as counted in machine code.
+double instructionsOfPanel(const LowBitProblem &problem) {
+  double wide = problem.layout.bits == 8 ? 16 : 0;
+  return wide + (problem.isOneRow() ? 31 : 37 + 13.0 * double(problem.rowGroups()));
+}
+
+/// The stream of weights, at what copies of 16 bytes reach of the memory, or the conversion of
+/// their numbers.
 double lowBitSeconds(RegionBuilder &region, const LowBitProblem &problem,
                      const dispatch::KernelChoice &) {
-  constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kInstructions = 45, kPerSecond = 4 * 1.6e9;
+  constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kPerSecond = 4 * 1.6e9;
   double bytes = double(problem.columns) * double(problem.layout.rowBytes());
   double panels = double(problem.tiles()) * double(problem.layout.depth / kLowBitPanel);
   double normed = problem.norm ? double(problem.rows * problem.layout.depth) : 0;
-  double work = panels * kInstructions / (kPerSecond * double(region.gpu.cores));
+  double work = panels * instructionsOfPanel(problem) / (kPerSecond * double(region.gpu.cores));
   return kSeconds + tuning::kGemvNormedSeconds * normed +
          std::max(bytes / (kOfMemory * region.gpu.memoryBandwidth), work);
 }
