@@ -124,12 +124,11 @@ INSTANTIATE_TEST_SUITE_P(
 // cache, attention, its product with the residual, gate and up with their norm and product, down
 // with the residual. Around them the embedding, angles and the mask in one bundle, and casts of the
 // cache (32 in, 32 out, which states do not have).
-INSTANTIATE_TEST_SUITE_P(Llama, GpuModel,
-                         testing::Values(Expected{"large/llama_1b_decode",
-                                                  {{"attention", 16},
-                                                   {"contraction", 65},
-                                                   {"bundle", 16 + 1},
-                                                   {"elementwise", 65}},
-                                                  opt::Precision::Bf16}));
+INSTANTIATE_TEST_SUITE_P(
+    Llama, GpuModel,
+    testing::Values(Expected{
+        "large/llama_1b_decode",
+        {{"attention", 16}, {"contraction", 65}, {"bundle", 16 + 1}, {"elementwise", 65}},
+        opt::Precision::Bf16}));
 
 } // namespace
