@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kLookAhead = 8;
 /// Of the least predicted time, what counts as no more.
 constexpr double kAsGood = 1.03;
+/// Sums of the same times, in another order.
+constexpr double kSameTime = 1 + 1e-9;
 
 bool allFused(Operation *op, const target::Target &device) {
   auto fits = [&](Type type) { return isFusedType(type, device); };
@@ -248,7 +250,7 @@ void takeNorm(Formation &formation, Group *group) {
   double fused = timeOf(formation, *group, both);
   double apart =
       formation.costs.costOf({norm}).microseconds + timeOf(formation, *group, group->ops);
-  if (fused <= apart) {
+  if (fused <= kSameTime * apart) {
     formation.grouping.absorbProducer(group, norm);
   }
 }

@@ -34,6 +34,22 @@ bool hasConflict(const engine::Plan &plan, const BoundPlan &bound, const Section
   return false;
 }
 
+/// Whether a step does nothing at the bound sizes: of a call the first size says it.
+bool isIdle(const BoundPlan &bound, const BoundStep &step) {
+  bool isLaunch = step.kind == engine::InstructionKind::Launch;
+  return isLaunch ? step.grid == 0 : step.sizeCount > 0 && bound.sizes[step.firstSize] == 0;
+}
+
+/// Whether both queues have something to do at the bound sizes: for one alone, parting and meeting
+/// only keep kernels from starting early.
+bool hasTwoQueues(const BoundPlan &bound, const Section &section) {
+  bool isBusy[2] = {};
+  for (uint32_t i = section.first; i < section.end; ++i) {
+    isBusy[bound.steps[i].queue != 0] |= !isIdle(bound, bound.steps[i]);
+  }
+  return isBusy[0] && isBusy[1];
+}
+
 } // namespace
 
 bool conflict(const engine::Plan &plan, const BoundPlan &bound, const BoundStep &a,
@@ -59,8 +75,9 @@ std::vector<Section> sectionsOf(const engine::Plan &plan, const BoundPlan &bound
     return {};
   }
   std::vector<Section> sections = plan.sections;
-  std::erase_if(sections,
-                [&](const Section &section) { return hasConflict(plan, bound, section); });
+  std::erase_if(sections, [&](const Section &section) {
+    return !hasTwoQueues(bound, section) || hasConflict(plan, bound, section);
+  });
   return sections;
 }
 

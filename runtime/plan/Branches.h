@@ -13,7 +13,8 @@ namespace tenon::runtime {
 bool conflict(const engine::Plan &plan, const BoundPlan &bound, const BoundStep &a,
               const BoundStep &b);
 
-/// The plan's sections whose queues do not conflict; steps are numbered as instructions.
+/// The plan's sections whose queues both have something to do and do not conflict; steps are
+/// numbered as instructions.
 std::vector<engine::Section> sectionsOf(const engine::Plan &plan, const BoundPlan &bound);
 
 } // namespace tenon::runtime

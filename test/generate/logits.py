@@ -74,11 +74,14 @@ class Numbers(ToolTest):
         return engine, weights
 
     def logits(self, engine, tokens, *options):
-        """Of all tokens, by one run."""
-        count = len(tokens)
-        np.savez(self.folder / "in.npz", tokens=np.array(tokens), start=np.array([0]), rows=np.arange(count), context=np.arange(count))
-        self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz", *options)
-        return np.load(self.folder / "out.npz")["logits"]
+        """Of all tokens, which each run reads; it gives logits of 64."""
+        count, parts = len(tokens), []
+        for first in range(0, count, 64):
+            rows = np.arange(first, min(first + 64, count))
+            np.savez(self.folder / "in.npz", tokens=np.array(tokens), start=np.array([0]), rows=rows, context=np.arange(count))
+            self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz", *options)
+            parts.append(np.load(self.folder / "out.npz")["logits"])
+        return np.concatenate(parts)
 
     def greedy(self, model, weights, tokens, count):
         """What the reference goes on with; ends where a choice is too close to be told."""

@@ -24,6 +24,9 @@ using frontend::ImportResult;
 
 /// Tokens of one run at most, unless the user says otherwise.
 constexpr int64_t kMostTokens = 512;
+/// Tokens of one run at most whose logits are asked for, unless the user says otherwise: those of a
+/// vocabulary are many.
+constexpr int64_t kMostRows = 64;
 /// Positions of a session, unless the user says otherwise.
 constexpr int64_t kPositions = 2048;
 /// Sequences of one run at most, unless the user says otherwise.
@@ -97,7 +100,7 @@ Status Step::makeInputs() {
                          strCat("ask for at most ", model.context));
   }
   TENON_ASSIGN(tokens, sizeOf("tokens", "tokens", std::min(positions, kMostTokens)));
-  TENON_ASSIGN(rows, sizeOf("rows", "rows", std::min(positions, kMostTokens)));
+  TENON_ASSIGN(rows, sizeOf("rows", "rows", std::min(positions, kMostRows)));
   tokenIds = addInput("tokens", {tokens}, builder.getI64Type());
   return hasPages() ? makePages() : makeOneSequence();
 }

@@ -85,6 +85,18 @@ TEST(Branches, AreTakenWhereQueuesShareNoMemory) {
   EXPECT_EQ(1u, sectionsTaken(shorter));
 }
 
+TEST(Branches, AreTakenWhereBothQueuesHaveSomethingToDo) {
+  for (bool isSide : {false, true}) {
+    engine::Plan plan = partedPlan(kApart);
+    ExprId nothing = plan.exprs.constant(0);
+    for (size_t i = 1; i < 7; ++i) {
+      engine::Instruction &instruction = plan.instructions[i];
+      instruction.grid = (instruction.queue != 0) == isSide ? nothing : instruction.grid;
+    }
+    EXPECT_EQ(0u, sectionsTaken(plan)) << isSide;
+  }
+}
+
 /// Puts the steps of a plan of scalings on a stream.
 class Scalings : public cuda::StepRunner {
 public:

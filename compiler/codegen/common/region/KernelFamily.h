@@ -107,7 +107,7 @@ template <typename Region> struct KernelFamily {
   const dispatch::Approximation *approximation = nullptr;
   /// Where a row count varies, rows at most of its kernels for few of them, and rows from which on
   /// it is worth a kernel of its own; none for most families.
-  std::array<int64_t, 4> fewRows = {};
+  std::array<int64_t, 5> fewRows = {};
   int64_t (*manyRows)(Region &) = nullptr;
   /// Whether it is a library's call, or may have one among its steps.
   bool isCall = false, mayCall = false;

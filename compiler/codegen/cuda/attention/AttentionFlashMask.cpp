@@ -59,11 +59,13 @@ FlashKernel::MaskPiece FlashKernel::loadMask(const ThreadBuilder &t, Value first
   return {values, t.add(key, lanes)};
 }
 
-/// The thread's pieces of the first keys.
+/// The thread's pieces of the first keys; of keys whose number varies as many as there may be.
 SmallVector<FlashKernel::MaskPiece> FlashKernel::firstPieces(const ThreadBuilder &t) const {
-  int64_t stride = tile.threads() * maskLanes(), keys = tn::constantDim(p.keys).value_or(0);
+  int64_t lanes = maskLanes(), stride = tile.threads() * lanes;
+  int64_t most = (lanes == 1 ? tuning::kMaskElements : tuning::kMaskPieces) * stride;
   SmallVector<MaskPiece> pieces;
-  for (int64_t first = 0; first < std::min(keys, tuning::kMaskPieces * stride); first += stride) {
+  for (int64_t first = 0; first < std::min(tn::constantDim(p.keys).value_or(most), most);
+       first += stride) {
     pieces.push_back(loadMask(t, t.i32(first)));
   }
   return pieces;

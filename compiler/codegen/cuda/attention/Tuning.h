@@ -54,8 +54,9 @@ inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 /// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
 inline constexpr int64_t kWideHeadKeys = 32;
-/// Pieces of the mask (16 bytes) that a thread keeps in registers while it asks for keys.
-inline constexpr int64_t kMaskPieces = 4;
+/// Pieces of the mask that a thread keeps in registers while it asks for keys: of 16 bytes, and of
+/// single elements. Chosen, not measured.
+inline constexpr int64_t kMaskPieces = 4, kMaskElements = 8;
 /// Keys whose mask a warpgroup keeps as f32: 4 KiB beside the tiles.
 inline constexpr int64_t kKeptMask = 1024;
 /// Lanes that add up the parts of a place together.

@@ -198,6 +198,6 @@ constexpr KernelFamily kGemv = {
     .epilogueSeconds = epilogueSeconds,
     .weights = on<gemvWeights>,
     .emit = on<emitChosenGemv>,
-    .fewRows = {kMaxStreamedRows / 2, kMaxStreamedRows}};
+    .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows}};
 
 } // namespace tenon::codegen::cuda

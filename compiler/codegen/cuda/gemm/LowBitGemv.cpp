@@ -12,8 +12,13 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-/// Panels under way in a warp, to keep the memory busy with 4 bytes a load.
+/// Panels under way in a warp, to keep the memory busy with 4 bytes a load; of many rows fewer, by
+/// which code stays as small.
 constexpr int64_t kPanelsUnderWay = 8;
+
+int64_t panelsUnderWay(const LowBitProblem &problem) {
+  return problem.rows <= kMaxStreamedRows ? kPanelsUnderWay : kPanelsUnderWay / 2;
+}
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
@@ -40,11 +45,11 @@ MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region) {
   problem.rowCount = rowCountOf(op.getA().getType());
   bool isHalf = problem.element.isF16() || problem.element.isBF16();
   const tn::BlockRows &layout = problem.layout;
-  if (!isHalf || range.least < 1 || range.most > kMaxStreamedRows ||
+  if (!isHalf || range.least < 1 || range.most > kMaxLowBitRows ||
       layout.block % kLowBitPanel != 0 || layout.depth % layout.block != 0 ||
       !productTensors(region)) {
-    return MatchFailure{"only 1 to 16 rows of f16 or bf16 by whole blocks of a multiple of 32 are "
-                        "bound by the stream of weights"};
+    return MatchFailure{"only 1 to 64 rows of f16 or bf16 by whole blocks of a multiple of 32 read "
+                        "weights as they are stored"};
   }
   problem.input = a.getArgNumber();
   problem.weights = weights.getArgNumber();
@@ -60,12 +65,25 @@ int64_t lowBitChunkPitch(const LowBitProblem &problem, const LowBitLayout &layou
   return words / 4 % 2 ? words : words + 4;
 }
 
+/// Whether blocks of activations are summed up as they come to shared memory: each by lanes side by
+/// side of one warp, of which all take part. An excess of 128 costs sums of bf16 no precision that
+/// the result has; one of 1,024, which f16 would come with, costs some.
+static bool hasTotals(const LowBitProblem &problem) {
+  const tn::BlockRows &layout = problem.layout;
+  bool isOfLanes = llvm::isPowerOf2_64(layout.block) && layout.block <= kLowBitPart * kWarp &&
+                   layout.depth % (kLowBitPart * kWarp) == 0;
+  return isOfLanes && problem.element.isBF16() && (layout.bits == 4 || layout.hasZeroPoints);
+}
+
 LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layout) {
   int64_t depth = problem.layout.depth, buffers = layout.grid < problem.tiles() ? 2 : 1;
   LowBitMemory memory;
-  memory.sums = 4 * buffers * layout.warps * problem.rowGroups() * kMmaColumns * kLowBitSumPitch;
+  memory.sums = 4 * buffers * layout.warps * problem.sumRows() * kLowBitSumPitch;
   memory.rows =
       problem.rows * depth <= kMaxNormedElements ? 2 * problem.rows * normedPitchOf(depth) : 0;
+  if (memory.rows > 0 && hasTotals(problem)) {
+    memory.totals = llvm::alignTo(4 * problem.rows * problem.layout.blocks(), 16);
+  }
   memory.stages =
       4 * layout.warps * layout.stages * kLowBitColumns * lowBitChunkPitch(problem, layout);
   return memory;
@@ -100,6 +118,7 @@ int64_t stagesThatFit(const LowBitProblem &problem, LowBitLayout layout, int64_t
 /// follow each other.
 LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu) {
   LowBitLayout layout;
+  layout.rows = problem.sumRows();
   int64_t panels = problem.layout.depth / kLowBitPanel;
   bool isOneWave = problem.tiles() <= gpu.cores * tuning::kGemvBlocksPerSm;
   if (isOneWave) {
@@ -117,8 +136,8 @@ LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Targ
   }
   auto setBlocks = [&] {
     int64_t ofWarp = llvm::divideCeilSigned(problem.layout.blocks(), layout.warps);
-    layout.blocks =
-        std::clamp<int64_t>(kPanelsUnderWay * kLowBitPanel / problem.layout.block, 1, ofWarp);
+    layout.blocks = std::clamp<int64_t>(
+        panelsUnderWay(problem) * kLowBitPanel / problem.layout.block, 1, ofWarp);
   };
   setBlocks();
   while (layout.warps > tuning::kGemvWarps && !fitsStages(problem, layout)) {
@@ -150,15 +169,21 @@ FamilyMatch matchLowBitFamily(RegionBuilder &region) {
       "few rows: weights of few bits stream from memory once");
 }
 
-/// The stream of weights, at what loads of 4 bytes reach of the memory, or the conversion of their
-/// numbers: about 45 instructions of a warp for 16 columns of a panel.
+/// Instructions of a warp for 16 columns of a panel, as counted in machine code.
+double instructionsOfPanel(const LowBitProblem &problem) {
+  double wide = problem.layout.bits == 8 ? 16 : 0;
+  return wide + (problem.isOneRow() ? 31 : 37 + 13.0 * double(problem.rowGroups()));
+}
+
+/// The stream of weights, at what copies of 16 bytes reach of the memory, or the conversion of
+/// their numbers.
 double lowBitSeconds(RegionBuilder &region, const LowBitProblem &problem,
                      const dispatch::KernelChoice &) {
-  constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kInstructions = 45, kPerSecond = 4 * 1.6e9;
+  constexpr double kSeconds = 2.5e-6, kOfMemory = 0.7, kPerSecond = 4 * 1.6e9;
   double bytes = double(problem.columns) * double(problem.layout.rowBytes());
   double panels = double(problem.tiles()) * double(problem.layout.depth / kLowBitPanel);
   double normed = problem.norm ? double(problem.rows * problem.layout.depth) : 0;
-  double work = panels * kInstructions / (kPerSecond * double(region.gpu.cores));
+  double work = panels * instructionsOfPanel(problem) / (kPerSecond * double(region.gpu.cores));
   return kSeconds + tuning::kGemvNormedSeconds * normed +
          std::max(bytes / (kOfMemory * region.gpu.memoryBandwidth), work);
 }
@@ -172,7 +197,7 @@ LogicalResult emitChosen(RegionBuilder &region, const LowBitProblem &problem,
 
 constexpr KernelFamily kGemvLowBit = {
     .name = "gemv_low_bit",
-    .what = "GEMV and skinny GEMM of up to 16 rows by weights of 4 or 8 bits, which become MMA "
+    .what = "GEMV and skinny GEMM of up to 64 rows by weights of 4 or 8 bits, which become MMA "
             "fragments in registers",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
@@ -180,6 +205,6 @@ constexpr KernelFamily kGemvLowBit = {
     .seconds = on<lowBitSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitChosen>,
-    .fewRows = {kMaxStreamedRows / 2, kMaxStreamedRows}};
+    .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows, kMaxLowBitRows / 2, kMaxLowBitRows}};
 
 } // namespace tenon::codegen::cuda

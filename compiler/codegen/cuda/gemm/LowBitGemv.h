@@ -20,10 +20,16 @@ namespace tenon::codegen::cuda {
 
 /// Depth of a panel: blocks are whole ones.
 inline constexpr int64_t kLowBitPanel = 32;
+/// Numbers of a lane's part of a panel.
+inline constexpr int64_t kLowBitPart = 8;
 /// Columns of a tile, and floats from a row of accumulators to the next.
 inline constexpr int64_t kLowBitColumns = 16, kLowBitSumPitch = kLowBitColumns + 4;
 
-/// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most 16 rows.
+/// Rows beyond which weights become 16-bit floats in memory first: each thread block reads all of
+/// the rows, which then takes longer.
+inline constexpr int64_t kMaxLowBitRows = 64;
+
+/// Y[rows, columns] = A[rows, depth] B[columns, depth] for B of words; at most kMaxLowBitRows rows.
 struct LowBitProblem {
   uint32_t input = 0, weights = 0; ///< buffers
   mlir::Type element;              ///< of A and Y: f16 or bf16
@@ -38,6 +44,9 @@ struct LowBitProblem {
   int64_t partColumns() const { return columns / parts; }
   int64_t tileColumns() const { return kLowBitColumns / parts; } ///< of the result
   int64_t rowGroups() const { return (rows + kMmaColumns - 1) / kMmaColumns; }
+  bool isOneRow() const { return rows == 1; }
+  /// Rows of accumulators that a warp hands over.
+  int64_t sumRows() const { return isOneRow() ? 1 : rowGroups() * kMmaColumns; }
   int64_t tiles() const { return (partColumns() + tileColumns() - 1) / tileColumns(); }
 };
 
@@ -51,6 +60,7 @@ struct LowBitLayout {
   /// has one tile.
   int64_t stages = 0;
   int64_t blocksPerSm = 1; ///< that a processor's registers must hold
+  int64_t rows = 1;        ///< of accumulators: the code of more is other code
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &layout) {
@@ -59,17 +69,19 @@ template <typename Visitor> void visitParameters(Visitor &visit, LowBitLayout &l
   visit("grid", layout.grid);
   visit("stages", layout.stages);
   visit("blocks_per_sm", layout.blocksPerSm);
+  visit("rows", layout.rows);
 }
 
 MatchResult<LowBitProblem> matchLowBitGemv(RegionBuilder &region);
 LowBitLayout chooseLowBitLayout(const LowBitProblem &problem, const target::Target &gpu);
 
 /// Bytes of shared memory, in this order: accumulators, twice if a thread block has several tiles,
-/// so that each needs one barrier; the rows where they are few; the stages.
+/// so that each needs one barrier; the rows where they are few; what each block of a row sums to,
+/// where numbers come with an excess; the stages.
 struct LowBitMemory {
-  int64_t sums = 0, rows = 0, stages = 0;
+  int64_t sums = 0, rows = 0, totals = 0, stages = 0;
 
-  int64_t total() const { return sums + rows + stages; }
+  int64_t total() const { return sums + rows + totals + stages; }
 };
 LowBitMemory lowBitMemory(const LowBitProblem &problem, const LowBitLayout &layout);
 /// Words from a column's part of a stage to the next one's.

@@ -1,9 +1,10 @@
 // From words to fragments and sums: f16 holds an integer of up to 10 bits in the low bits of a
-// number between 1,024 and 2,047, bf16 one of up to 7 bits between 128 and 255, so that a mask and
-// a subtraction make two numbers at once. Relies on LLVM for moving halves of words by one
-// instruction.
+// number between 1,024 and 2,047, bf16 one of up to 7 bits between 128 and 255, so that one
+// instruction makes two numbers at once. What they are too large by is taken from them, or from
+// what a block sums to. Relies on LLVM for moving halves of words by one instruction.
 #include "compiler/codegen/cuda/gemm/LowBitGemvKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 
@@ -15,17 +16,13 @@ namespace {
 
 /// Of 1, as f16 and bf16 twice.
 constexpr int64_t kOnesHalf = 0x3C003C00, kOnesBFloat = 0x3F803F80;
+/// Of -256, as bf16 twice: with the last bit of its exponent the other way -128.
+constexpr int64_t kHighHolder = int32_t(0xC380C380);
 
 Value shiftRight(const ThreadBuilder &t, Value word, int64_t bits) {
   return bits == 0 ? word
                    : t.builder.createOrFold<arith::ShRUIOp>(t.location, word,
                                                             t.constantOfType(word, bits));
-}
-Value shiftLeft(const ThreadBuilder &t, Value word, int64_t bits) {
-  return t.builder.createOrFold<arith::ShLIOp>(t.location, word, t.constantOfType(word, bits));
-}
-Value bitOr(const ThreadBuilder &t, Value a, Value b) {
-  return t.builder.createOrFold<arith::OrIOp>(t.location, a, b);
 }
 
 } // namespace
@@ -65,58 +62,147 @@ LowBitGemv::Block LowBitGemv::unflatten(ValueRange values, int64_t number) const
   return block;
 }
 
-/// Four words of two 16-bit floats each for 8 numbers: of 4 bits number i and i + 4, of 8 bits two
-/// neighbours. Less the common zero point where blocks have none of their own.
-Values LowBitGemv::pairsOf(const ThreadBuilder &t, ArrayRef<Value> words) const {
-  bool isBrain = p.element.isBF16(), isNibbles = p.layout.bits == 4;
-  int64_t zero = p.layout.hasZeroPoints ? 0 : p.layout.commonZeroPoint();
-  // bf16 has no room for 8 bits beside the leading one: these go by way of f16, which is exact.
-  bool isHalf = !isBrain || !isNibbles;
-  Type element = isHalf ? Type(t.builder.getF16Type()) : p.element;
-  int64_t base = isHalf ? 1024 : 128, high = isHalf ? 0x64006400 : 0x43004300;
-  Type pair = t.vectorType(2, element);
-  Value offset = arith::ConstantOp::create(
+namespace {
+
+/// The bits of a float twice, as f16 or bf16, that holds small integers in the low bits of its
+/// fraction, and what it is.
+struct Holder {
+  int64_t bits, value;
+};
+
+Holder holderOf(Type element) {
+  return element.isBF16() ? Holder{0x43004300, 128} : Holder{0x64006400, 1024};
+}
+
+/// `(words & mask) ^ bits`, as floats, by one instruction: of the operations as such ptxas makes
+/// two, since each has a constant.
+Value pairOf(const ThreadBuilder &t, Type element, Value words, int64_t mask, int64_t bits) {
+  Value pair = LLVM::InlineAsmOp::create(
+                   t.builder, t.location, t.i32Type(), {words, t.i32(mask), t.i32(bits)},
+                   "lop3.b32 $0, $1, $2, $3, 0x6a;", "=r,r,r,r", /*has_side_effects=*/false,
+                   /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr, nullptr)
+                   .getRes();
+  return t.bitcast(t.vectorType(2, element), pair);
+}
+
+Value pairOfConstant(const ThreadBuilder &t, Type element, double value) {
+  VectorType pair = cast<VectorType>(t.vectorType(2, element));
+  return arith::ConstantOp::create(
       t.builder, t.location,
-      DenseElementsAttr::get(cast<VectorType>(pair), cast<Attribute>(t.builder.getFloatAttr(
-                                                         element, double(base + zero)))));
+      DenseElementsAttr::get(pair, cast<Attribute>(t.builder.getFloatAttr(element, value))));
+}
+
+} // namespace
+
+int64_t LowBitGemv::excess() const {
+  if (isWideBrain()) {
+    return -128;
+  }
+  return holdsTotals() ? holderOf(p.element).value
+                       : (p.layout.hasZeroPoints ? 0 : -p.layout.commonZeroPoint());
+}
+
+/// Four words of two 16-bit floats each for 8 numbers: of 4 bits number i and i + 4, of 8 bits i
+/// and i + 2, each more by the excess.
+Values LowBitGemv::pairsOf(const ThreadBuilder &t, ArrayRef<Value> words) const {
+  bool isNibbles = p.layout.bits == 4;
   Values result;
   for (int64_t i = 0; i < 4; ++i) {
-    Value bits;
-    if (isNibbles) {
-      bits = t.bitAnd(shiftRight(t, words[0], 4 * i), t.i32(0x000F000F));
+    Value shifted =
+        isNibbles ? shiftRight(t, words[0], 4 * i) : shiftRight(t, words[i / 2], i % 2 * 8);
+    Value numbers;
+    if (isWideBrain()) {
+      // bf16 has no room for 8 bits beside the leading one: 128 and 7 of them, and -256 or -128 by
+      // the highest.
+      numbers =
+          arith::AddFOp::create(t.builder, t.location,
+                                pairOf(t, p.element, shifted, 0x007F007F, holderOf(p.element).bits),
+                                pairOf(t, p.element, shifted, 0x00800080, kHighHolder));
     } else {
-      Value two = shiftRight(t, words[i / 2], i % 2 * 16);
-      bits = bitOr(t, t.bitAnd(two, t.i32(0xFF)), shiftLeft(t, t.bitAnd(two, t.i32(0xFF00)), 8));
+      numbers = pairOf(t, p.element, shifted, isNibbles ? 0x000F000F : 0x00FF00FF,
+                       holderOf(p.element).bits);
+      int64_t more = holderOf(p.element).value - excess();
+      if (more != 0) {
+        numbers = arith::SubFOp::create(t.builder, t.location, numbers,
+                                        pairOfConstant(t, p.element, double(more)));
+      }
     }
-    Value numbers = t.bitcast(pair, bitOr(t, bits, t.i32(high)));
-    numbers = arith::SubFOp::create(t.builder, t.location, numbers, offset);
-    if (element != p.element) {
-      result.push_back(
-          t.packPair(p.element, t.toF32(t.extract(numbers, 0)), t.toF32(t.extract(numbers, 1))));
-    } else {
-      result.push_back(t.bitcast(t.i32Type(), numbers));
-    }
+    result.push_back(t.bitcast(t.i32Type(), numbers));
+  }
+  return result;
+}
+
+/// The low halves of two words, and their high halves.
+static Values halvesOf(const ThreadBuilder &t, Value low, Value high) {
+  Type pair = t.vectorType(2, t.builder.getI16Type());
+  Value a = t.bitcast(pair, low), b = t.bitcast(pair, high);
+  Values result;
+  for (int64_t half : {0, 1}) {
+    result.push_back(t.bitcast(t.i32Type(), t.pack({t.extract(a, half), t.extract(b, half)})));
   }
   return result;
 }
 
 /// A row's 8 numbers paired as those of 4 bits are.
 static Values pairedByHalves(const ThreadBuilder &t, ArrayRef<Value> words) {
-  Values paired;
-  for (int64_t i = 0; i < 2; ++i) {
-    Value low = words[i], high = words[i + 2];
-    paired.push_back(bitOr(t, t.bitAnd(low, t.i32(0xFFFF)), shiftLeft(t, high, 16)));
-    paired.push_back(bitOr(t, shiftRight(t, low, 16), t.bitAnd(high, t.i32(0xFFFF0000))));
-  }
+  Values paired = halvesOf(t, words[0], words[2]);
+  llvm::append_range(paired, halvesOf(t, words[1], words[3]));
+  return paired;
+}
+/// As those of 8 bits are.
+static Values pairedByQuarters(const ThreadBuilder &t, ArrayRef<Value> words) {
+  Values paired = halvesOf(t, words[0], words[1]);
+  llvm::append_range(paired, halvesOf(t, words[2], words[3]));
   return paired;
 }
 
-RowNorm::Order LowBitGemv::order() const { return p.layout.bits == 4 ? pairedByHalves : nullptr; }
+RowNorm::Order LowBitGemv::order() const {
+  return p.layout.bits == 4 ? pairedByHalves : pairedByQuarters;
+}
+
+/// Adds up the block of a row that a lane has eight neighbours of, in the order of the row, with
+/// its neighbours; one lane stores the total.
+void LowBitGemv::addUp(const ThreadBuilder &t, Value row, Value place, ArrayRef<Value> words,
+                       Value isThere) const {
+  Value total = t.f32(0);
+  for (Value word : words) {
+    Value pair = t.bitcast(t.vectorType(2, p.element), word);
+    total = t.addF(total, t.addF(t.toF32(t.extract(pair, 0)), t.toF32(t.extract(pair, 1))));
+  }
+  for (int64_t mask = 1; mask < p.layout.block / kPart; mask *= 2) {
+    total = t.addF(total, t.shuffleXor(total, mask));
+  }
+  if (!p.layout.hasZeroPoints) {
+    total = t.mulF(total, t.f32(-double(excess() + p.layout.commonZeroPoint())));
+  }
+  Value isStored = t.isEqual(t.rem(place, p.layout.block), t.i32(0));
+  t.when(isThere ? t.bitAnd(isStored, isThere) : isStored, [&](const ThreadBuilder &c) {
+    Value at = c.add(c.mul(row, p.layout.blocks()), c.div(place, p.layout.block));
+    c.store(total, c.offset(totalPointer, c.f32Type(), at), 4);
+  });
+}
+
+/// What `addUp` left of a block, of a lane's two rows.
+Values LowBitGemv::totalsOf(const ThreadBuilder &t, Value block, int64_t rowGroup) const {
+  Values totals;
+  for (int64_t i : {0, 1}) {
+    if (p.isOneRow() && i > 0) {
+      totals.push_back(totals.front());
+      continue;
+    }
+    Value row = t.add(t.mul(quad, 2), rowGroup * kMmaColumns + i);
+    row = p.isOneRow() ? t.i32(0) : t.min(row, t.sub(rowCount, t.i32(1)));
+    Value at = t.add(t.mul(row, p.layout.blocks()), block);
+    totals.push_back(t.load(t.f32Type(), t.offset(totalPointer, t.f32Type(), at), 4));
+  }
+  return totals;
+}
 
 /// A lane's activations of a panel, paired as its numbers are: so they lie in shared memory.
 Values LowBitGemv::activations(const ThreadBuilder &t, Value depth, int64_t rowGroup) const {
   // What is computed of the last row once more is not stored.
-  Value row = t.min(t.add(group, rowGroup * kMmaColumns), t.sub(rowCount, t.i32(1)));
+  Value row = p.isOneRow() ? t.i32(0)
+                           : t.min(t.add(group, rowGroup * kMmaColumns), t.sub(rowCount, t.i32(1)));
   int64_t pitch = holdsRows() ? normedPitchOf(p.layout.depth) : p.layout.depth;
   Value from = t.offset(holdsRows() ? rowPointer : inputPointer, p.element,
                         t.add(t.mul(row, pitch), t.add(depth, t.mul(quad, kPart))));
@@ -125,7 +211,7 @@ Values LowBitGemv::activations(const ThreadBuilder &t, Value depth, int64_t rowG
   for (int64_t i = 0; i < 4; ++i) {
     words.push_back(t.extract(loaded, i));
   }
-  return holdsRows() || !order() ? words : order()(t, words);
+  return holdsRows() ? words : order()(t, words);
 }
 
 /// Whether the warp's block is one of its own and of the column.
@@ -149,21 +235,30 @@ void LowBitGemv::addBlock(const ThreadBuilder &t, Value block, const Block &numb
   Value own = isStaged() ? Value() : isOwn(t, block, warp, blocksOfWarp(), p.layout.blocks());
   for (int64_t rowGroup = 0; rowGroup < rowGroups(); ++rowGroup) {
     Values sums(kSums, t.f32(0)), totals(kSums, t.f32(0)); // of numbers, and of activations
+    bool addsTotals = p.layout.hasZeroPoints && !holdsTotals();
     for (int64_t panel = 0; panel < panelsOfBlock(); ++panel) {
       Values b = activations(t, t.add(depth, panel * kLowBitPanel), rowGroup);
       const Values &low = left[panel * 2], &high = left[panel * 2 + 1];
       for (int64_t k = 0; k < 4; k += 2) {
         sums = multiply(t, p.element, {low[k], high[k], low[k + 1], high[k + 1]}, {b[k], b[k + 1]},
                         sums);
-        if (p.layout.hasZeroPoints) {
+        if (addsTotals) {
           totals = multiply(t, p.element, {one, one, one, one}, {b[k], b[k + 1]}, totals);
         }
       }
     }
-    for (int64_t i = 0; i < kSums; ++i) {
+    if (holdsTotals()) {
+      Values both = totalsOf(t, last, rowGroup);
+      totals = {both[0], both[1], both[0], both[1]};
+    }
+    for (int64_t i = 0; i < kSums; i += p.isOneRow() ? 2 : 1) {
       Value sum = sums[i], &accumulator = accumulators[rowGroup * kSums + i];
       if (p.layout.hasZeroPoints) {
-        sum = t.fma(t.negF(numbers.zeros[i / 2]), totals[i], sum);
+        Value zero = numbers.zeros[i / 2];
+        zero = excess() == 0 ? zero : t.addF(zero, t.f32(double(excess())));
+        sum = t.fma(t.negF(zero), totals[i], sum);
+      } else if (holdsTotals()) {
+        sum = t.addF(sum, totals[i]);
       }
       Value scale = numbers.scales[i / 2];
       if (own) {

@@ -27,6 +27,7 @@ void LowBitGemv::place() {
   }
   shared = kernel.dynamicShared();
   rowPointer = t.offset(shared, t.f32Type(), memory.sums / 4);
+  totalPointer = t.offset(shared, t.f32Type(), (memory.sums + memory.rows) / 4);
 }
 
 /// The column of a tile's row; of two parts each has half of them. What is computed of the last
@@ -44,7 +45,7 @@ Value LowBitGemv::columnOf(const ThreadBuilder &t, Value tile, Value inTile) con
 /// The stage of the block's step `number`, counted over its tiles.
 Value LowBitGemv::stageAt(const ThreadBuilder &t, Value number) const {
   Value stage = t.add(t.mul(warp, stages()), t.rem(number, stages()));
-  return t.offset(t.offset(shared, t.f32Type(), (memory.sums + memory.rows) / 4), t.i32Type(),
+  return t.offset(t.offset(shared, t.f32Type(), (memory.total() - memory.stages) / 4), t.i32Type(),
                   t.mul(stage, kColumns * chunkPitch()));
 }
 
@@ -129,13 +130,14 @@ void LowBitGemv::copyRows() {
     Value row = c.div(part, parts), place = c.mul(c.rem(part, parts), kPart);
     Value from = c.offset(inputPointer, p.element, c.mul(part, kPart));
     Value loaded = c.load(c.vectorType(4, c.i32Type()), from, 16);
-    if (order()) {
-      Values words;
-      for (int64_t i = 0; i < 4; ++i) {
-        words.push_back(c.extract(loaded, i));
-      }
-      loaded = c.pack(order()(c, words));
+    Values words;
+    for (int64_t i = 0; i < 4; ++i) {
+      words.push_back(c.extract(loaded, i));
     }
+    if (holdsTotals()) {
+      addUp(c, row, place, words, Value());
+    }
+    loaded = c.pack(order()(c, words));
     Value to = c.add(c.mul(row, normedPitchOf(p.layout.depth)), place);
     c.store(loaded, c.offset(rowPointer, p.element, to), 16);
     return Values();
@@ -157,18 +159,24 @@ void LowBitGemv::bringRows(std::optional<RowNorm> &norm) {
 void LowBitGemv::finish(const ThreadBuilder &t, Value tile, Value base, ValueRange accumulators) {
   int64_t ofWarp = warpSums();
   Value own = t.offset(base, t.f32Type(), t.add(t.mul(warp, ofWarp), group));
-  for (auto [i, sum] : llvm::enumerate(accumulators)) {
-    int64_t inGroup = int64_t(i) % kSums, rowGroup = int64_t(i) / kSums;
-    Value row = t.add(t.mul(quad, 2), rowGroup * kMmaColumns + inGroup % 2);
-    Value to = t.offset(own, t.f32Type(), t.mul(row, kLowBitSumPitch));
-    t.store(sum, t.offset(to, t.f32Type(), inGroup / 2 * 8), 4);
+  if (p.isOneRow()) {
+    t.when(t.isEqual(quad, t.i32(0)), [&](const ThreadBuilder &c) {
+      c.store(accumulators[0], own, 4);
+      c.store(accumulators[2], c.offset(own, c.f32Type(), 8), 4);
+    });
+  } else {
+    for (auto [i, sum] : llvm::enumerate(accumulators)) {
+      int64_t inGroup = int64_t(i) % kSums, rowGroup = int64_t(i) / kSums;
+      Value row = t.add(t.mul(quad, 2), rowGroup * kMmaColumns + inGroup % 2);
+      Value to = t.offset(own, t.f32Type(), t.mul(row, kLowBitSumPitch));
+      t.store(sum, t.offset(to, t.f32Type(), inGroup / 2 * 8), 4);
+    }
   }
   t.barrier();
   emitter.openScope();
   int64_t columns = p.tileColumns();
   Value firstColumn = t.mul(tile, columns);
-  for (int64_t first = 0; first < rowGroups() * kMmaColumns * columns;
-       first += layout.warps * kWarp) {
+  for (int64_t first = 0; first < p.sumRows() * columns; first += layout.warps * kWarp) {
     Value index = t.add(thread, first);
     Value row = t.div(index, columns), tileColumn = t.rem(index, columns);
     Value column = t.add(firstColumn, tileColumn);
@@ -228,6 +236,10 @@ bool LowBitGemv::emit() {
     RowNorm::Rows rows{p.rows, p.layout.depth, !tn::constantDim(p.rowCount), layout.warps,
                        p.element};
     norm.emplace(kernel, *p.norm, rows, order());
+    if (holdsTotals()) {
+      norm->reader = [this](const ThreadBuilder &c, Value row, Value place, ArrayRef<Value> words,
+                            Value isThere) { addUp(c, row, place, words, isThere); };
+    }
     norm->fetchScales();
   }
   if (isStaged()) {

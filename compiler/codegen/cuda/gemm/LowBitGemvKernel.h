@@ -25,7 +25,7 @@ private:
   using Values = ThreadBuilder::Values;
 
   /// Columns of a tile, numbers of a lane's part of a panel, and accumulators of a lane for 8 rows.
-  static constexpr int64_t kColumns = kLowBitColumns, kPart = 8, kSums = 4;
+  static constexpr int64_t kColumns = kLowBitColumns, kPart = kLowBitPart, kSums = 4;
 
   /// Of a lane: the words of two columns for each panel of a block, and the header of both.
   struct Block {
@@ -38,7 +38,7 @@ private:
   int64_t rowGroups() const { return p.rowGroups(); }
   int64_t blocksOfWarp() const { return llvm::divideCeilSigned(p.layout.blocks(), layout.warps); }
   int64_t steps() const { return llvm::divideCeilSigned(blocksOfWarp(), layout.blocks); }
-  int64_t warpSums() const { return p.rowGroups() * kMmaColumns * kLowBitSumPitch; }
+  int64_t warpSums() const { return p.sumRows() * kLowBitSumPitch; }
 
   // Through shared memory: each warp has a ring of stages of its own, of the words of a step.
   bool isStaged() const { return layout.stages > 0; }
@@ -47,6 +47,11 @@ private:
   int64_t tilesOfBlock() const { return llvm::divideCeilSigned(p.tiles(), layout.grid); }
   int64_t stages() const { return layout.stages; }
   bool holdsRows() const { return memory.rows > 0; }
+  bool holdsTotals() const { return memory.totals > 0; }
+  /// 8 bits as bf16.
+  bool isWideBrain() const { return p.layout.bits == 8 && p.element.isBF16(); }
+  /// What fragments hold more than the words do.
+  int64_t excess() const;
 
   // The way of words and rows (LowBitGemvKernel.cpp).
   void place();
@@ -55,6 +60,8 @@ private:
   void copyStep(const ThreadBuilder &t, Value tile, Value step, Value number) const;
   void copyAhead(const ThreadBuilder &t, Value tile, Value step, Value number) const;
   void copyRows();
+  void addUp(const ThreadBuilder &t, Value row, Value place, llvm::ArrayRef<Value> words,
+             Value isThere) const;
   void addTiles();
   Values addStaged(const ThreadBuilder &t, Value tile, Value firstNumber) const;
   Values addFetched(const ThreadBuilder &t, std::optional<RowNorm> &norm);
@@ -68,6 +75,7 @@ private:
   Block unflatten(mlir::ValueRange values, int64_t number) const;
   Values pairsOf(const ThreadBuilder &t, llvm::ArrayRef<Value> words) const;
   Values activations(const ThreadBuilder &t, Value depth, int64_t rowGroup) const;
+  Values totalsOf(const ThreadBuilder &t, Value block, int64_t rowGroup) const;
   void addBlock(const ThreadBuilder &t, Value block, const Block &numbers,
                 llvm::MutableArrayRef<Value> accumulators) const;
   Values addStep(const ThreadBuilder &t, Value step, mlir::ValueRange fetched,
@@ -81,7 +89,7 @@ private:
   LowBitMemory memory;
   GemmTensors tensors;
   Value thread, warp, group, quad, rowCount;
-  Value inputPointer, weightPointer, columnPointers[2], shared, rowPointer;
+  Value inputPointer, weightPointer, columnPointers[2], shared, rowPointer, totalPointer;
 };
 
 } // namespace tenon::codegen::cuda

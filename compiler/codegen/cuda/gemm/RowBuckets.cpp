@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
 #include "compiler/codegen/cuda/base/StepRange.h"
+#include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
@@ -114,8 +115,9 @@ void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit
   }
   all.limits.few = rows.most;
   next = rows.most + 1;
-  if (limit > kMaxStreamedRows && !all.buckets.empty() &&
-      all.buckets.back().kernels == bucket.kernels) {
+  // One group of rows is the same code for one row, unless the kernel says otherwise.
+  bool isAnyRows = limit > kMaxStreamedRows || limit <= kMmaColumns;
+  if (isAnyRows && !all.buckets.empty() && all.buckets.back().kernels == bucket.kernels) {
     all.buckets.back().rows.most = rows.most;
     return;
   }

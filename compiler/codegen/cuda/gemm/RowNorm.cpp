@@ -58,7 +58,7 @@ Values RowNorm::numbersOf(const ThreadBuilder &t, Value vector) const {
 }
 
 /// `factors`, the words of the scale, may be null.
-Value RowNorm::normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const {
+Values RowNorm::normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const {
   Values numbers = numbersOf(t, words), packed;
   Values scaled = factors ? numbersOf(t, factors) : Values();
   for (auto [i, number] : llvm::enumerate(numbers)) {
@@ -68,7 +68,7 @@ Value RowNorm::normalized(const ThreadBuilder &t, Value words, Value factor, Val
   for (int64_t i = 0; i < kLaneElements; i += 2) {
     packed.push_back(t.packPair(p.element, numbers[i], numbers[i + 1]));
   }
-  return t.pack(order ? order(t, packed) : packed);
+  return packed;
 }
 
 /// What a row is multiplied by, from a lane's sum of squares. The warps of a row meet where
@@ -141,13 +141,17 @@ void RowNorm::pass(const ThreadBuilder &t, Value number) const {
   Value isRow = p.count % slots != 0 || p.mayBeFewer ? t.isLess(row, rowCount) : Value();
   for (int64_t step = 0; step < steps(); ++step) {
     Value isStored, place = placeOf(t, step, isStored);
-    Value result = normalized(t, words[step], factor, norm.scale ? scales[step] : Value());
+    Values normed = normalized(t, words[step], factor, norm.scale ? scales[step] : Value());
     auto store = [&](const ThreadBuilder &c) {
       Value at = c.add(c.mul(row, normedPitchOf(p.depth)), place);
-      c.store(result, c.offset(normedPointer, p.element, at), 16);
+      c.store(c.pack(order ? order(c, normed) : normed), c.offset(normedPointer, p.element, at),
+              16);
     };
     if (isRow) {
       isStored = isStored ? t.bitAnd(isStored, isRow) : isRow;
+    }
+    if (reader) {
+      reader(t, row, place, normed, isStored);
     }
     if (isStored) {
       t.when(isStored, store);

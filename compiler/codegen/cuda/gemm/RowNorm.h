@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/graph/TnRare.h"
 
+#include <functional>
 #include <optional>
 
 namespace tenon::codegen::cuda {
@@ -42,6 +43,13 @@ public:
   RowNorm(KernelFrame &kernel, const GemvNorm &norm, const Rows &rows, Order order = nullptr)
       : kernel(kernel), norm(norm), p(rows), order(order) {}
 
+  /// Sees a lane's eight neighbours of a row, normed and rounded, unless null: their place in the
+  /// row, and whether they are there (null: always), which is so for all of a warp or none if rows
+  /// are whole warps of parts.
+  std::function<void(const ThreadBuilder &, Value row, Value place, llvm::ArrayRef<Value> words,
+                     Value isThere)>
+      reader;
+
   /// Scales are weights: they may be read before the rows are there.
   void fetchScales();
   /// Norms the rows behind `input` to `normed`. Partial sums lie at `scratch` in between.
@@ -53,7 +61,7 @@ private:
   Value placeOf(const ThreadBuilder &t, int64_t step, Value &isInside) const;
   void pass(const ThreadBuilder &t, Value pass) const;
   Values numbersOf(const ThreadBuilder &t, Value vector) const;
-  Value normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const;
+  Values normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const;
   Value rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const;
 
   KernelFrame &kernel;

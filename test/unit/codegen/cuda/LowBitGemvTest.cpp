@@ -92,6 +92,23 @@ TEST(CudaLowBitGemvTest, Bits) {
   }
 }
 
+/// Lanes add up blocks of one row, whose rows come normed or as they are, and of several; where the
+/// depth is no multiple of a warp's part nobody does.
+TEST(CudaLowBitGemvTest, TotalsOfBlocks) {
+  for (int64_t block : {32, 64, 256}) {
+    for (int64_t rows : {1, 3}) {
+      for (bool hasZeroPoints : {false, true}) {
+        LowBitShape s{"bf16", rows, 21, {4, block, hasZeroPoints, 1024}};
+        EXPECT_TRUE(isRight(s)) << block;
+        s.layout.bits = 8;
+        EXPECT_TRUE(isRight(s, true)) << block;
+      }
+    }
+  }
+  EXPECT_TRUE(isRight({"bf16", 1, 21, {4, 96, true, 96 * 8}}));
+  EXPECT_TRUE(isRight({"bf16", 2, 21, {4, 32, false, 32 * 9}}));
+}
+
 TEST(CudaLowBitGemvTest, Blocks) {
   for (int64_t block : {64, 128, 256}) {
     EXPECT_TRUE(isRight({"f16", 1, 32, {4, block, false, 1280}})) << block;
@@ -201,15 +218,18 @@ TEST(CudaLowBitGemvTest, Tails) {
   EXPECT_TRUE(isRight({"f16", 1, 21, {4, 32, false, 256}}));
   EXPECT_TRUE(isRight({"f16", 9, 40, {4, 32, false, 256}}, true));
   EXPECT_TRUE(isRight({"bf16", 16, 7, {8, 64, true, 256}}));
+  EXPECT_TRUE(isRight({"f16", 17, 24, {4, 32, false, 256}}));
+  EXPECT_TRUE(isRight({"bf16", 40, 21, {8, 32, true, 256}}, true));
+  EXPECT_TRUE(isRight({"bf16", 64, 32, {4, 32, false, 512}}));
 }
 
 /// Few rows read the words, more rows the weights that a kernel in front makes of them.
 TEST(CudaLowBitGemvTest, RowsThatVary) {
-  constexpr int64_t kMostRows = 40;
+  constexpr int64_t kMostRows = 66;
   const Emitter emitBuckets = byFamily({"gemm_buckets_generated"});
   for (const LowBitShape &s : {LowBitShape{"bf16", 0, 48, {4, 32, true, 256}},
                                LowBitShape{"f16", 0, 40, {8, 64, false, 1024}}}) {
-    for (int64_t rows : {0, 1, 8, 9, 16, 17, 40}) {
+    for (int64_t rows : {0, 1, 9, 33, 66}) {
       RunOptions options = optionsOf(s);
       options.symbols = {rows};
       EXPECT_TRUE(matchesReference(textOf(s, kMostRows), emitBuckets, options)) << rows;
@@ -242,7 +262,7 @@ TEST(CudaLowBitGemvTest, RefusesWhatItCannotDo) {
     return refused;
   };
   EXPECT_FALSE(isRefused({"f16", 16, 16, {4, 32, false, 64}}));
-  EXPECT_TRUE(isRefused({"f16", 17, 16, {4, 32, false, 64}}));
+  EXPECT_TRUE(isRefused({"f16", 65, 16, {4, 32, false, 64}}));
   EXPECT_TRUE(isRefused({"f32", 1, 16, {4, 32, false, 64}}));
   EXPECT_TRUE(isRefused({"f16", 1, 16, {4, 16, false, 64}}));
   EXPECT_TRUE(isRefused({"f16", 1, 16, {4, 64, false, 96}}));

@@ -321,6 +321,11 @@ const std::map<std::string, Single> &singles() {
        "shfl.sync.idx.b32 same, $1, same, 31, -1;\nsub.s32 $0, same, $1;\n}",
        [](void *r, const void *) { give(r, 0u); }},
       {"mov.b32 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 4); }},
+      {"lop3.b32 $0, $1, $2, $3, 0x6a;",
+       [](void *r, const void *a) {
+         const uint32_t *words = as<const uint32_t>(a);
+         give(r, (words[0] & words[1]) ^ words[2]);
+       }},
   };
   return table;
 }
