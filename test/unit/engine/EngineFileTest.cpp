@@ -218,7 +218,7 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   test::PlanBuilder ofSession;
   ExprId pages = ofSession.sessionSymbol("pages", 2, 4096, 64);
   uint32_t x = ofSession.input("x", DType::F32, {ofSession.size(4)});
-  ofSession.state(pages);
+  ofSession.stateOf(pages);
   ofSession.launch(test::Nothing, {x}, {}, ofSession.size(1));
   ofSession.finish();
   TestEngine with(ofSession.plan, {});

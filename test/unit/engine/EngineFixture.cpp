@@ -142,7 +142,7 @@ uint32_t PlanBuilder::arena(ExprId bytes, uint32_t first, uint32_t last, int64_t
   return static_cast<uint32_t>(plan.buffers.size() - 1);
 }
 
-uint32_t PlanBuilder::state(ExprId bytes) {
+uint32_t PlanBuilder::stateOf(ExprId bytes) {
   Buffer buffer;
   buffer.space = Space::State;
   buffer.size = bytes;

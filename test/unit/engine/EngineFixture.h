@@ -44,8 +44,8 @@ public:
   uint32_t output(const std::string &name, DType dtype, std::vector<engine::ExprId> dims);
   uint32_t weight(uint32_t index, int64_t bytes);
   uint32_t arena(engine::ExprId bytes, uint32_t first, uint32_t last, int64_t offset = -1);
-  uint32_t state(int64_t bytes) { return state(size(bytes)); }
-  uint32_t state(engine::ExprId bytes);
+  uint32_t state(int64_t bytes) { return stateOf(size(bytes)); }
+  uint32_t stateOf(engine::ExprId bytes);
   uint32_t view(uint32_t base, engine::ExprId offset, engine::ExprId bytes);
 
   engine::Instruction &launch(Kernel kernel, std::vector<uint32_t> reads,

@@ -176,7 +176,7 @@ Plan sessionPlan() {
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t all = builder.input("all", DType::F32, {cap});
   uint32_t y = builder.output("y", DType::F32, {n});
-  uint32_t state = builder.state(builder.plan.exprs.mul(cap, builder.size(4)));
+  uint32_t state = builder.stateOf(builder.plan.exprs.mul(cap, builder.size(4)));
   builder.launch(test::Scale, {x}, {y}, n);
   builder.copy(all, state, builder.plan.buffers[state].size);
   builder.finish();

@@ -309,7 +309,7 @@ TEST(PublicApi, TakesValuesForTheSession) {
   test::PlanBuilder builder;
   engine::ExprId pages = builder.sessionSymbol("pages", 2, 4096, 64);
   uint32_t x = builder.input("x", DType::F32, {builder.size(4)});
-  builder.state(builder.plan.exprs.mul(pages, builder.size(128)));
+  builder.stateOf(builder.plan.exprs.mul(pages, builder.size(128)));
   builder.launch(test::Nothing, {x}, {}, builder.size(1));
   builder.finish();
   test::TestEngine file(builder.plan, {});
