@@ -100,6 +100,38 @@ class Paged(ToolTest):
                 self.assertTrue(same.all(), (sequence, np.flatnonzero(~same)))
 
 
+    def test_precisions(self):
+        for precision, tolerance in (("bf16", 0.05), ("fp16", 0.01)):
+            self.check("llama_floats", "--precision", precision, tolerance=tolerance)
+
+    def test_refusals(self):
+        """A step whose numbers contradict the engine's sizes runs nothing."""
+        engine, table, _ = self.build("llama3")
+        for name, value in (("slots", [PAGES * PAGE]), ("pages", [PAGES] * table), ("starts", [0, 2]), ("lengths", [0]), ("rows", [1]),
+                            ("tokens", [-1]), ("positions", [table * PAGE]), ("tokens", [1, 2])):
+            step = Pages(table, 0).step([(0, [1])]) | {name: value}
+            (self.folder / "steps.json").write_text(json.dumps({"engine": str(engine), "steps": [step]}))
+            done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+            self.assertEqual(1, done.returncode, name)
+            self.assertIn("TN0105", done.stderr)
+        static = self.folder / "static.tenon"
+        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native")
+        (self.folder / "steps.json").write_text(json.dumps({"engine": str(static), "steps": []}))
+        done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+        self.assertIn("TN0615", done.stderr)
+        done = self.run_tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cuda:sm_90", "--pages", PAGES)
+        self.assertIn("GPUs have no kernels of pages", done.stderr)
+
+    def test_generate(self):
+        """The same text as an engine without pages writes."""
+        engine, *_ = self.build("llama3")
+        static = self.folder / "static.tenon"
+        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native")
+        texts = [json.loads(self.tool("generate", path, "A text", "--raw", "--json", "--max-tokens", "40"))["answers"][0]["tokens"] for path in (engine, static)]
+        self.assertEqual(*texts)
+        self.assertGreater(len(texts[0]), 10)
+
+
 def test_of(name):
     return lambda self: self.check(name)
 

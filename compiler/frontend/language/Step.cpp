@@ -1,5 +1,7 @@
 // Builds the module of a language model: one step of a decoder over the tokens that are new. Relies
 // on the table of families for what differs.
+//
+// One file: inputs, layers and logits of one graph, in the order in which it is built.
 #include "compiler/frontend/language/Language.h"
 
 #include "compiler/frontend/common/AttentionScores.h"

@@ -5,6 +5,8 @@
 // The sums of a row are the same whatever else runs: blocks of keys begin at multiples of their
 // size from position 0, products with values add up page by page, and keys that a row does not see
 // add zeros.
+//
+// One file: all of it are steps of one nest of loops, over the same scratch.
 #include "compiler/codegen/cpu/attention/OnlineSoftmax.h"
 #include "compiler/codegen/cpu/attention/Pages.h"
 

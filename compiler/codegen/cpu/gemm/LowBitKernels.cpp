@@ -2,12 +2,17 @@
 // multiply, a number becomes a weight in registers, and meets the rows in the order in which the
 // product kernel of f32 would add it up: a row has the same bits beside few and beside many. Relies
 // on the backend keeping iter_args in registers.
+//
+// One file: both kernels take weights out of words by the same instructions, so that they are
+// equal.
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -201,7 +206,7 @@ private:
   /// The same of a constant index.
   Value number(Value read, int64_t index) {
     Value shifted = index == 0 ? read : shiftRight(read, word(index * layout.bits));
-    return real(index == layout.elementsOfWord() - 1 ? shifted : mask(shifted, word(all())));
+    return real(isLast(index) ? shifted : mask(shifted, word(all())));
   }
   Value scaleOf(Value block, int64_t column) {
     return load(floats, wordAddress(block, constant(0), column));
@@ -214,6 +219,16 @@ private:
         builder, loc, DenseElementsAttr::get(floats, static_cast<float>(layout.commonZeroPoint())));
   }
 
+  /// Whether numbers stay where they stand in their words, times what they are shifted by, which is
+  /// a power of two and taken off the scales: fewer instructions a number, and more a block.
+  bool shiftsScales() const { return rows <= 2; }
+  bool isLast(int64_t index) const { return index == layout.elementsOfWord() - 1; }
+  /// The last number would lie in the bit of the sign, and is shifted.
+  Value numberInPlace(Value read, int64_t index) {
+    return isLast(index) ? number(read, index)
+                         : real(mask(read, word(all() << (index * layout.bits))));
+  }
+
   /// What a number stands for is number * scale + offset, rounded once.
   struct Weights {
     Value scale, offset;
@@ -222,6 +237,19 @@ private:
     Value scale = scaleOf(block, column);
     Value shift = arith::MulFOp::create(builder, loc, zeroOf(block, column), scale);
     return {scale, arith::NegFOp::create(builder, loc, shift)};
+  }
+  /// The same for each number of a word where it stands.
+  SmallVector<Weights> weightsInPlace(const Weights &by) {
+    SmallVector<Weights> all;
+    for (int64_t i = 0; shiftsScales() && i < layout.elementsOfWord(); ++i) {
+      float factor = std::ldexp(1.0F, static_cast<int>(-i * layout.bits));
+      Value factors =
+          arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(floats, factor));
+      bool isOwn = i == 0 || isLast(i);
+      all.push_back(
+          {isOwn ? by.scale : arith::MulFOp::create(builder, loc, by.scale, factors), by.offset});
+    }
+    return all;
   }
   Value weight(Value number, const Weights &by) {
     return vector::FMAOp::create(builder, loc, number, by.scale, by.offset);
@@ -329,11 +357,8 @@ private:
       }
       return read;
     };
-    auto multiply = [&](ArrayRef<Value> numbers, Value at, ArrayRef<Value> state) {
-      SmallVector<Value> weights, next;
-      for (int64_t v = 0; v < vectors; ++v) {
-        weights.push_back(weight(numbers[v], by[v]));
-      }
+    auto multiply = [&](ArrayRef<Value> weights, Value at, ArrayRef<Value> state) {
+      SmallVector<Value> next;
       for (int64_t row = 0; row < rows; ++row) {
         Value element = everyLane(offset(a, mul(lda, constant(row))), at);
         for (int64_t v = 0; v < vectors; ++v) {
@@ -343,6 +368,10 @@ private:
       }
       return next;
     };
+    SmallVector<SmallVector<Weights>> inPlace;
+    for (const Weights &each : by) {
+      inPlace.push_back(weightsInPlace(each));
+    }
     Value begin = add(firstWord, constant(layout.headerWords()));
     return forEachWord(
         count, sums,
@@ -351,16 +380,21 @@ private:
           SmallVector<Value> read = wordsAt(index), state(args);
           fetchAhead(block, index, column);
           for (int64_t i = 0; i < layout.elementsOfWord(); ++i) {
-            SmallVector<Value> numbers =
-                llvm::map_to_vector(read, [&](Value each) { return number(each, i); });
-            state = multiply(numbers, add(first, constant(i)), state);
+            SmallVector<Value> weights;
+            for (int64_t v = 0; v < vectors; ++v) {
+              weights.push_back(shiftsScales() ? weight(numberInPlace(read[v], i), inPlace[v][i])
+                                               : weight(number(read[v], i), by[v]));
+            }
+            state = multiply(weights, add(first, constant(i)), state);
           }
           return state;
         },
         [&](Value lastWord, Value at, Value index, ValueRange args) {
-          SmallVector<Value> numbers = llvm::map_to_vector(
-              wordsAt(add(begin, lastWord)), [&](Value each) { return number(each, index); });
-          return multiply(numbers, at, SmallVector<Value>(args));
+          SmallVector<Value> read = wordsAt(add(begin, lastWord)), weights;
+          for (int64_t v = 0; v < vectors; ++v) {
+            weights.push_back(weight(number(read[v], index), by[v]));
+          }
+          return multiply(weights, at, SmallVector<Value>(args));
         });
   }
 

@@ -17,7 +17,8 @@ inline constexpr int64_t kLowBitRows = 8;
 
 /// Numbers of the depth, at most, that are added up before the result gets their sum: whole blocks
 /// where they are no longer, else parts of one. Products of many rows multiply as many at a time.
-inline constexpr int64_t kLowBitChain = 128;
+/// Short chains leave a processor others to go on with where a row is alone.
+inline constexpr int64_t kLowBitChain = 32;
 
 /// Symbol of the kernel that takes a panel apart: void(const int32_t *b, float *to, int64_t count,
 /// int64_t block) writes [count x 32], from the beginning of a block on.
