@@ -34,7 +34,9 @@ std::string valuesIn(const Plan &plan, const Constraint &constraint,
     const Symbol &symbol = plan.symbols[static_cast<size_t>(index)];
     text +=
         strCat(text.empty() ? "" : ", ", symbol.name, " = ", symbols[static_cast<size_t>(index)]);
-    if (!symbol.isDataDependent()) {
+    if (symbol.isOfSession) {
+      text += " (of the session)";
+    } else if (!symbol.isDataDependent()) {
       text += strCat(" (dim ", symbol.dim, " of input '", plan.inputs[symbol.input].name, "')");
     }
   }
@@ -97,7 +99,7 @@ Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size
                             : strCat("node '", constraint.node, "' needs that ");
     std::string broken =
         strCat(needs, describe(plan, constraint), ", but ", valuesIn(plan, constraint, symbols));
-    return isDecided(plan, constraint, plan.inputSymbols())
+    return isDecided(plan, constraint, plan.knownSymbols())
                ? Status::error(
                      ErrorId::RunShapeConstraint, broken,
                      "pass dims that meet this condition; 'tenon inspect' lists the conditions")
@@ -110,12 +112,14 @@ Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size
 
 bool satisfyConstraints(const Plan &plan, std::span<int64_t> values) {
   std::vector<SymbolRange> ranges;
-  for (const Symbol &symbol : plan.symbols) {
-    ranges.push_back({symbol.min, symbol.max});
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const Symbol &symbol = plan.symbols[i];
+    ranges.push_back(symbol.isOfSession ? SymbolRange{values[i], values[i]}
+                                        : SymbolRange{symbol.min, symbol.max});
   }
   return satisfy(values, ranges, plan.constraints.size(),
                  [&](size_t constraint, std::span<const int64_t> tried) {
-                   return !isDecided(plan, plan.constraints[constraint], plan.inputSymbols()) ||
+                   return !isDecided(plan, plan.constraints[constraint], plan.knownSymbols()) ||
                           holds(plan, plan.constraints[constraint], tried);
                  });
 }

@@ -21,7 +21,8 @@ bool isDecided(const Plan &plan, const Constraint &constraint, size_t known);
 Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size_t known);
 
 /// Values for the symbols that satisfy the plan's constraints on dims of inputs, near `values`,
-/// which are in range and are changed. False if a short search finds none.
+/// which are in range and are changed, but for those of the session. False if a short search finds
+/// none.
 bool satisfyConstraints(const Plan &plan, std::span<int64_t> values);
 
 } // namespace tenon::engine

@@ -25,10 +25,11 @@ inline constexpr size_t kMaxRank = 32;
 inline constexpr uint16_t kHost = 0;
 inline constexpr uint16_t kGpu = 1;
 
-/// A dim that varies from run to run. Its value is read from dim `dim` of input `input`; every dim
-/// of the inputs is then checked against its own expression, which is how relations between dims
-/// are stated. Or data decides it: then a Size instruction reads it, and until then it stands at
-/// its bound.
+/// A dim that varies. Its value is read from dim `dim` of input `input`; every dim of the inputs is
+/// then checked against its own expression, which is how relations between dims are stated. Or it
+/// is the session's, and one value holds for all runs of it. Or data decides it: then a Size
+/// instruction reads it, and until then it stands at its bound. Symbols come in this order: those
+/// of the session, of the inputs, of data.
 struct Symbol {
   std::string name;
   int64_t min = 1;
@@ -36,8 +37,12 @@ struct Symbol {
   uint32_t input = 0;
   uint32_t dim = 0;
   /// Data-dependent: its largest value, over symbols before it; `input` and `dim` are kNone.
-  /// Such symbols come after those of the inputs, in the order of their instructions.
+  /// Such symbols are in the order of their instructions.
   ExprId bound = kNone;
+  /// Whether it is the session's; `input` and `dim` are kNone. No two of them have one name.
+  bool isOfSession = false;
+  /// Of the session: the value in a session that is made without one.
+  int64_t preset = 0;
 
   bool isDataDependent() const { return bound != kNone; }
 };
@@ -74,7 +79,7 @@ struct Port {
 enum class Space : uint8_t {
   Const = 0,  ///< weights; read-only; shared by all sessions
   Arena = 1,  ///< contents live from the first to the last instruction that uses them
-  State = 2,  ///< owned by the session, zero at first, kept between runs; constant size
+  State = 2,  ///< owned by the session, zero at first, kept between runs; a size of the session
   Input = 3,  ///< the caller's memory, read-only
   Output = 4, ///< the caller's memory
 };
@@ -179,8 +184,16 @@ struct Section {
 };
 
 struct Plan {
-  /// How many symbols the dims of the inputs give: those before the data-dependent ones.
-  size_t inputSymbols() const {
+  /// How many symbols are the session's: the first ones.
+  size_t sessionSymbols() const {
+    size_t count = 0;
+    while (count < symbols.size() && symbols[count].isOfSession) {
+      ++count;
+    }
+    return count;
+  }
+  /// How many symbols are known before a run: those before the data-dependent ones.
+  size_t knownSymbols() const {
     size_t count = symbols.size();
     while (count > 0 && symbols[count - 1].isDataDependent()) {
       --count;

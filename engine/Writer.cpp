@@ -15,6 +15,10 @@
 namespace tenon::engine {
 namespace {
 
+bool needsVersion6(const VariantContent &content) {
+  return content.variant.plan.sessionSymbols() != 0;
+}
+
 /// Collects weights into blocks, hashes each and appends it to the file.
 class BlockWriter {
 public:
@@ -187,7 +191,8 @@ private:
     }
     FileHeader header = {};
     std::memcpy(header.magic, kMagic, sizeof(kMagic));
-    header.version = kFormatVersion;
+    header.version =
+        std::ranges::any_of(content.variants, needsVersion6) ? kFormatVersion : kOldestVersion;
     header.sectionCount = static_cast<uint32_t>(sections.size());
     header.fileBytes = fileBytes;
     Hash128 hash = headerHash(header, sections);

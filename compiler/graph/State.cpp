@@ -1,6 +1,7 @@
 // Finds inputs and outputs by name and marks them. Relies on the first function being the model.
 #include "compiler/graph/State.h"
 
+#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/Shape.h"
 #include "support/text/NearestName.h"
 #include "support/text/Text.h"
@@ -10,6 +11,7 @@ using namespace mlir;
 namespace tenon::tn {
 namespace {
 
+constexpr llvm::StringLiteral kPresets = "tn.presets";
 constexpr std::string_view kUse = "--state INPUT=OUTPUT needs names as tenon inspect prints them";
 
 std::string_view nameIn(DictionaryAttr attributes, StringRef key) {
@@ -64,6 +66,12 @@ std::optional<StringRef> fit(StringRef pattern, StringRef name) {
               : std::nullopt;
 }
 
+/// Whether data has no part in a size.
+bool isOfSession(func::FuncOp function, AffineExpr dim) {
+  return llvm::none_of(sizeBinders(function),
+                       [&](const auto &binder) { return dim.isFunctionOfSymbol(binder.first); });
+}
+
 Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   std::optional<unsigned> argument = findInput(function, input, "tn.name");
   std::optional<unsigned> result = findOutput(function, output, "tn.name");
@@ -80,9 +88,11 @@ Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   }
   RankedTensorType before = cast<RankedTensorType>(function.getArgumentTypes()[*argument]);
   RankedTensorType after = cast<RankedTensorType>(function.getResultTypes()[*result]);
-  if (!before.hasStaticShape() || !after.hasStaticShape()) {
-    return refuse(input, output, "its size varies, but a session stores it between runs",
-                  "set its dimensions with --shape");
+  for (AffineExpr dim : getDims(before)) {
+    if (!isOfSession(function, dim)) {
+      return refuse(input, output, "data decides its size, but a session stores it between runs",
+                    "set its dimensions with --shape");
+    }
   }
   if (before != after) {
     return refuse(input, output, "the two have different shapes or element types",
@@ -124,6 +134,18 @@ SmallVector<State> statesOf(func::FuncOp function) {
     }
   }
   return states;
+}
+
+void setPreset(ModuleOp module, StringRef symbol, int64_t value) {
+  NamedAttrList presets(module->getAttrOfType<DictionaryAttr>(kPresets));
+  presets.set(symbol, Builder(module.getContext()).getI64IntegerAttr(value));
+  module->setAttr(kPresets, presets.getDictionary(module.getContext()));
+}
+
+int64_t presetOf(ModuleOp module, const Symbol &symbol) {
+  DictionaryAttr presets = module->getAttrOfType<DictionaryAttr>(kPresets);
+  IntegerAttr preset = presets ? presets.getAs<IntegerAttr>(symbol.name) : IntegerAttr();
+  return preset ? std::clamp(preset.getInt(), symbol.min, symbol.max) : symbol.max;
 }
 
 } // namespace tenon::tn

@@ -2,6 +2,7 @@
 // each run (`--state`). Relies on the model function's arguments and results carrying `tn.name`.
 #pragma once
 
+#include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/Status.h"
@@ -16,11 +17,16 @@ struct State {
   unsigned result;
 };
 
-/// Marks an input and an output as one. They must have one type, of constant dims. A `*` in both
-/// names stands for the same text: every input that fits is paired.
+/// Marks an input and an output as one. They must have one type. Symbols in its dims become the
+/// session's: each session has one value for all its runs, and inputs must agree with it; data does
+/// not decide them. A `*` in both names stands for the same text: every input that fits is paired.
 Status declareState(mlir::ModuleOp module, llvm::StringRef input, llvm::StringRef output);
 
 /// The states that are marked, in the order of the arguments.
 llvm::SmallVector<State> statesOf(mlir::func::FuncOp function);
+
+/// The value that a symbol of sessions has in one that is made without; its largest by default.
+void setPreset(mlir::ModuleOp module, llvm::StringRef symbol, int64_t value);
+int64_t presetOf(mlir::ModuleOp module, const Symbol &symbol);
 
 } // namespace tenon::tn

@@ -20,7 +20,8 @@ public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<mlir::func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)), sizes(function, ports(), plan) {}
+        weights(weightTable), states(tn::statesOf(function)),
+        sizes(function, ports(), states, plan) {}
 
   Result<BuiltPlan> run();
 

@@ -28,7 +28,9 @@ public:
     }
     for (const engine::Symbol &symbol : plan.symbols) {
       os << "symbol " << symbol.name << " [" << symbol.min << ".." << symbol.max << "] ";
-      if (symbol.isDataDependent()) {
+      if (symbol.isOfSession) {
+        os << "of the session, " << symbol.preset << " by default\n";
+      } else if (symbol.isDataDependent()) {
         os << "<= " << format(symbol.bound) << '\n';
       } else {
         os << "= input " << symbol.input << " dim " << symbol.dim << '\n';

@@ -14,18 +14,41 @@ using namespace mlir;
 namespace tenon::plan {
 
 SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> inputs,
-                               engine::Plan &enginePlan)
+                               ArrayRef<tn::State> states, engine::Plan &enginePlan)
     : module(function->getParentOfType<ModuleOp>()), plan(enginePlan), declared(module),
       values(declared.symbols().size(), engine::kNone) {
+  for (const tn::State &state : states) {
+    for (AffineExpr dim : tn::statedDims(function, state.argument.getArgNumber())) {
+      bindOfSession(dim);
+    }
+  }
   for (auto [index, input] : llvm::enumerate(inputs)) {
     bindStated(tn::statedDims(function, input.getArgNumber()), index);
   }
-  for (BlockArgument input : inputs) {
+  for (BlockArgument input : function.getArguments()) {
     for (auto [stated, dim] : llvm::zip_equal(tn::statedDims(function, input.getArgNumber()),
                                               tn::getDims(input.getType()))) {
       bindDetermined(stated, dim);
     }
   }
+}
+
+void SizeTranslator::bindOfSession(AffineExpr dim) {
+  dim.walk([&](AffineExpr part) {
+    AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
+    if (!symbol || values[symbol.getPosition()] != engine::kNone) {
+      return;
+    }
+    const tn::Symbol &declaration = declared.symbols()[symbol.getPosition()];
+    values[symbol.getPosition()] = plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size()));
+    plan.symbols.push_back({.name = declaration.name,
+                            .min = declaration.min,
+                            .max = declaration.max,
+                            .input = engine::kNone,
+                            .dim = engine::kNone,
+                            .isOfSession = true,
+                            .preset = tn::presetOf(module, declaration)});
+  });
 }
 
 void SizeTranslator::bindStated(ArrayRef<AffineExpr> dims, size_t input) {

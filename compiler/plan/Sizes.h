@@ -1,8 +1,10 @@
 // Translates the compiler's affine expressions over symbols into the plan's expressions.
-// Relies on each used symbol being a dim of an input, determined by one, or decided by data.
+// Relies on each used symbol being in a dim of a state, a dim of an input, determined by one, or
+// decided by data.
 #pragma once
 
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "engine/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,9 +13,9 @@ namespace tenon::plan {
 
 class SizeTranslator {
 public:
-  /// Adds the symbols that the inputs (all arguments but states) bind to the plan.
+  /// Adds the symbols that states name and those that the inputs (all other arguments) bind.
   SizeTranslator(mlir::func::FuncOp function, llvm::ArrayRef<mlir::BlockArgument> inputs,
-                 engine::Plan &enginePlan);
+                 llvm::ArrayRef<tn::State> states, engine::Plan &enginePlan);
 
   /// Adds the symbols that data decides, in the order in which regions bind them.
   void addDataSymbols(llvm::ArrayRef<tn::RegionOp> order);
@@ -38,6 +40,7 @@ public:
   const std::string &unboundSymbol() const { return unbound; }
 
 private:
+  void bindOfSession(mlir::AffineExpr dim);
   void bindStated(mlir::ArrayRef<mlir::AffineExpr> dims, size_t input);
   void bindDetermined(mlir::AffineExpr stated, mlir::AffineExpr dim);
 

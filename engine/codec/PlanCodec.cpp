@@ -172,7 +172,8 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   std::vector<Offset<fb::Symbol>> symbols;
   for (const Symbol &symbol : plan.symbols) {
     symbols.push_back(fb::CreateSymbol(builder, builder.CreateString(symbol.name), symbol.min,
-                                       symbol.max, symbol.input, symbol.dim, symbol.bound));
+                                       symbol.max, symbol.input, symbol.dim, symbol.bound,
+                                       symbol.isOfSession, symbol.preset));
   }
   std::vector<Offset<fb::Constraint>> constraints;
   for (const Constraint &constraint : plan.constraints) {
@@ -231,7 +232,8 @@ Result<Plan> decodePlan(Bytes bytes) {
   Plan plan;
   forEach(from.symbols(), budget, [&](const fb::Symbol &symbol) {
     plan.symbols.push_back({copyString(symbol.name(), budget), symbol.min(), symbol.max(),
-                            symbol.input(), symbol.dim(), symbol.bound()});
+                            symbol.input(), symbol.dim(), symbol.bound(), symbol.of_session(),
+                            symbol.preset()});
   });
   forEach(from.constraints(), budget, [&](const fb::Constraint &constraint) {
     plan.constraints.push_back({static_cast<ConstraintKind>(constraint.kind()), constraint.left(),

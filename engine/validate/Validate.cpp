@@ -23,7 +23,7 @@ public:
   PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels,
                 uint16_t planDevice)
       : plan(validatedPlan), weights(engineWeights), kernelCount(kernels), device(planDevice),
-        inputSymbols(validatedPlan.inputSymbols()) {}
+        knownSymbols(validatedPlan.knownSymbols()) {}
 
   Status run() {
     TENON_TRY(checkExprs());
@@ -64,20 +64,32 @@ private:
   }
 
   Status checkSymbols() const {
+    size_t ofSession = plan.sessionSymbols();
+    std::set<std::string_view> names;
     for (size_t i = 0; i < plan.symbols.size(); ++i) {
       const Symbol &symbol = plan.symbols[i];
       if (symbol.name.empty() || symbol.min < 0 || symbol.max < symbol.min) {
         return portError(strCat("symbol ", i, " has no name or an empty range"));
       }
-      if (i >= inputSymbols) {
-        if (!isExpr(symbol.bound) || !isOver(symbol.bound, i) || symbol.input != kNone ||
-            symbol.dim != kNone) {
+      bool hasDim = symbol.input != kNone || symbol.dim != kNone;
+      if (i < ofSession) {
+        if (hasDim || symbol.isDataDependent() || symbol.preset < symbol.min ||
+            symbol.preset > symbol.max || !names.insert(symbol.name).second) {
+          return portError(strCat("symbol '", symbol.name,
+                                  "' of the session has a dim or a bound, a value outside its "
+                                  "range, or the name of another"));
+        }
+        continue;
+      }
+      if (i >= knownSymbols) {
+        if (!isOver(symbol.bound, i) || hasDim || symbol.isOfSession) {
           return portError(strCat("symbol '", symbol.name,
                                   "' has a dim, or no bound over the symbols before it"));
         }
         continue;
       }
-      bool isBound = !symbol.isDataDependent() && symbol.input < plan.inputs.size() &&
+      bool isBound = !symbol.isDataDependent() && !symbol.isOfSession &&
+                     symbol.input < plan.inputs.size() &&
                      symbol.dim < plan.inputs[symbol.input].dims.size();
       if (!isBound) {
         return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
@@ -114,7 +126,7 @@ private:
         if (!isExpr(dim)) {
           return portError(strCat(what, ": a dim does not name an expression"));
         }
-        if (space == Space::Input && !isOver(dim, inputSymbols)) {
+        if (space == Space::Input && !isOver(dim, knownSymbols)) {
           return portError(strCat(what, ": one of its dims depends on data"));
         }
       }
@@ -151,7 +163,7 @@ private:
       return Status::error(ErrorId::EngineBadInstruction, "the plan does not end with a return",
                            kAgain);
     }
-    size_t known = inputSymbols;
+    size_t known = knownSymbols;
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
       const Instruction &instruction = plan.instructions[i];
       if (instruction.device != device || instruction.queue > kLastQueue) {
@@ -351,7 +363,7 @@ private:
   std::span<const Weight> weights;
   size_t kernelCount;
   uint16_t device;
-  size_t inputSymbols;
+  size_t knownSymbols;
   std::vector<uint32_t> roots;
 };
 
@@ -367,7 +379,8 @@ Status validateSameModel(const Plan &general, const Plan &plan) {
     return a.name == b.name && a.dtype == b.dtype && a.dims.size() == b.dims.size();
   };
   auto hasState = [](const Plan &each) {
-    return std::ranges::any_of(each.buffers,
+    return each.sessionSymbols() != 0 ||
+           std::ranges::any_of(each.buffers,
                                [](const Buffer &buffer) { return buffer.space == Space::State; });
   };
   bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&

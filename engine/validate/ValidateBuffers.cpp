@@ -51,7 +51,7 @@ private:
         view.aliasOffset >= plan.exprs.size()) {
       return error(index, "a view that differs in space, has no offset or storage of its own");
     }
-    if (plan.exprs.symbolsNamed(view.aliasOffset) > plan.inputSymbols()) {
+    if (plan.exprs.symbolsNamed(view.aliasOffset) > plan.knownSymbols()) {
       return error(index, "a view whose offset depends on data");
     }
     roots.push_back(roots[view.aliasOf]);
@@ -76,8 +76,9 @@ private:
     } else if (buffer.weight != kNone) {
       return error(index, "weights in a space other than const");
     }
-    if (buffer.space == Space::State && !size) {
-      return error(index, "state whose size is not constant");
+    if (buffer.space == Space::State &&
+        plan.exprs.symbolsNamed(buffer.size) > plan.sessionSymbols()) {
+      return error(index, "state whose size is not the session's");
     }
     if (buffer.space == Space::Arena) {
       return checkArena(index, size);

@@ -19,14 +19,19 @@ class Search {
 public:
   Search(const runtime::MemoryForecast &theForecast, const Positions &thePositions, Fit &theFit)
       : forecast(theForecast), tableBytes(thePositions.tableBytes),
-        held(thePositions.paged > 0 ? thePositions.paged : theFit.positions),
-        isPaged(thePositions.paged > 0), fit(theFit) {}
+        held(thePositions.pages > 0 ? thePositions.page * thePositions.pages : theFit.positions),
+        isPaged(thePositions.pages > 0), fit(theFit) {}
 
   Status run() {
     TENON_ASSIGN(runtime::MemoryUse use, useOf(fit.positions));
     fit.weights = use.weightBytes;
     fit.position = use.stateBytes / static_cast<uint64_t>(std::max<int64_t>(held, 1));
     TENON_ASSIGN(fit.session, sessionOf(fit.positions));
+    if (isPaged) {
+      uint64_t others = fit.weights + fit.session - use.stateBytes,
+               each = fit.position * static_cast<uint64_t>(fit.page);
+      fit.maxPages = static_cast<int64_t>((fit.available - std::min(fit.available, others)) / each);
+    }
     // The whole is the usual answer.
     TENON_ASSIGN(bool all, fitsAt(fit.trained));
     if (all) {
@@ -76,7 +81,7 @@ private:
 
 Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                   uint64_t available) {
-  if (forecast.inputs() != (positions.paged > 0 ? kPagedInputs : kInputs)) {
+  if (forecast.inputs() != (positions.pages > 0 ? kPagedInputs : kInputs)) {
     return Status::error(ErrorId::NotALanguageModel,
                          "the engine's inputs are not those of a language model",
                          "compile the model's file again");
@@ -85,6 +90,8 @@ Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &posi
   fit.positions = positions.compiled;
   fit.trained = std::max(positions.trained, positions.compiled);
   fit.available = available;
+  fit.page = positions.page;
+  fit.pages = positions.pages;
   TENON_TRY(Search(forecast, positions, fit).run());
   return fit;
 }
@@ -92,6 +99,16 @@ Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &posi
 Status checkFit(const Fit &fit) {
   if (fit.fits()) {
     return Status::ok();
+  }
+  if (fit.pages > 0) {
+    return Status::error(
+        ErrorId::RunOutOfMemory,
+        strCat(fit.pages, " pages of ", fit.page, " positions need ", fit.weights + fit.session,
+               " bytes (", fit.weights, " of weights, ", fit.position, " for each position), and ",
+               fit.available, " bytes are free"),
+        fit.maxPages == 0 ? std::string("free memory, or use a model with smaller weights")
+                          : strCat("at most ", fit.maxPages,
+                                   " pages fit: compile the model with --pages ", fit.maxPages));
   }
   return Status::error(
       ErrorId::RunOutOfMemory,

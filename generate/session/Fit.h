@@ -17,6 +17,9 @@ struct Fit {
   int64_t positions = 0;  ///< of a sequence of the engine
   int64_t trained = 0;    ///< positions that the model was trained for
   int64_t longest = 0;    ///< positions that would fit, at most `trained`; 0 for none
+  int64_t page = 0;       ///< positions of a page; 0 for an engine without pages
+  int64_t pages = 0;      ///< pages of a session
+  int64_t maxPages = 0;   ///< pages that would fit
 
   bool fits() const { return weights + session <= available; }
 };
@@ -24,8 +27,8 @@ struct Fit {
 /// What the record "language" says of an engine's positions.
 struct Positions {
   int64_t compiled = 0, trained = 0;
-  int64_t paged = 0;       ///< positions of all pages of a session; 0 without pages
-  uint64_t tableBytes = 0; ///< of each position, in the weights
+  int64_t page = 0, pages = 0; ///< positions of a page, and pages of a session; 0 without pages
+  uint64_t tableBytes = 0;     ///< of each position, in the weights
 };
 
 /// Allocates nothing of what it counts. TN0615 for an engine without a language model's inputs.

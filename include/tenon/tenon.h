@@ -187,6 +187,13 @@ TENON_API tenon_status *tenon_engine_record(const tenon_engine *engine, const ch
 
 /* ---- session ---- */
 
+/* A value for a symbol of the session, which sizes state: `tenon inspect` lists them with their ranges
+ * and the values that sessions have by default. */
+typedef struct tenon_session_value {
+  const char *name;
+  int64_t value;
+} tenon_session_value;
+
 /* As tenon_engine_options. */
 typedef struct tenon_session_options {
   size_t struct_size;
@@ -197,10 +204,14 @@ typedef struct tenon_session_options {
   /* Not 0, on a GPU: library calls use the fastest of several algorithms, measured once for each new
    * shape, instead of the one that the library proposes. */
   int32_t measure_calls;
+  /* Values for symbols of the session. Names and array may be released after the call. */
+  const tenon_session_value *values;
+  size_t value_count;
 } tenon_session_options;
 
 /* Creates a session: threads, state (zero) and, if all dims are fixed, the memory of a run. On
- * success the caller owns *session and destroys it. */
+ * success the caller owns *session and destroys it. TN0105 for values with unknown names or out of
+ * range. */
 TENON_API tenon_status *tenon_session_create(const tenon_engine *engine,
                                              const tenon_session_options *options,
                                              tenon_session **session);

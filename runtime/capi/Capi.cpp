@@ -15,6 +15,7 @@
 #include <atomic>
 #include <limits>
 #include <new>
+#include <span>
 
 using tenon::Bytes;
 using tenon::ErrorId;
@@ -212,6 +213,15 @@ tenon_status *tenon_session_create(const tenon_engine *engine, const tenon_sessi
     tenon::runtime::SessionOptions wanted;
     wanted.threads = given.threads;
     wanted.memoryLimit = given.memory_limit ? given.memory_limit : wanted.memoryLimit;
+    if (given.value_count != 0 && !given.values) {
+      return badArgument("the values of the session are null");
+    }
+    for (const tenon_session_value &each : std::span(given.values, given.value_count)) {
+      if (!each.name) {
+        return badArgument("the name of a session's value is null");
+      }
+      wanted.symbols.push_back({each.name, each.value});
+    }
     wanted.measureSeconds = given.measure_calls != 0 ? std::numeric_limits<double>::infinity() : 0;
     std::unique_ptr<tenon_session> out = std::make_unique<tenon_session>();
     TENON_ASSIGN(out->session, Session::create(engine->engine, wanted));

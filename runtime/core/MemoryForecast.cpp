@@ -46,19 +46,21 @@ MemoryForecast::MemoryForecast(const engine::EngineFile &engineFile, size_t inde
     : file(engineFile), variant(engineFile.variants()[index]),
       threads(ofThreads == 0 ? usableCpus() : ofThreads) {}
 
-Result<MemoryUse> MemoryForecast::of(const FlatDims &dims) const {
+Result<MemoryUse> MemoryForecast::of(const FlatDims &dims,
+                                     std::span<const SymbolValue> symbols) const {
   bool isGpu = variant.architecture == engine::Architecture::Nvptx;
   int64_t alignment = isGpu ? cuda::kDeviceAlignment : engine::kBufferAlignment;
   Plan plan = widened(variant.plan, dims);
   OffsetPlanner planner;
-  TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, dims, alignment, planner));
+  TENON_ASSIGN(std::vector<int64_t> session, sessionValues(plan, symbols));
+  TENON_ASSIGN(StateLayout states, layOutState(plan, session, alignment));
+  TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, session, dims, alignment, planner));
   MemoryUse use;
+  use.stateBytes = states.bytes;
   use.arenaBytes = static_cast<uint64_t>(bound.arenaBytes);
   std::set<uint32_t> weights;
   for (const engine::Buffer &buffer : plan.buffers) {
-    if (isRootOf(buffer, Space::State)) {
-      use.stateBytes += stateSize(plan, buffer, alignment);
-    } else if (isRootOf(buffer, Space::Const) && weights.insert(buffer.weight).second) {
+    if (isRootOf(buffer, Space::Const) && weights.insert(buffer.weight).second) {
       use.weightBytes += rounded(file.weights()[buffer.weight].bytes, alignment);
     }
   }

@@ -6,6 +6,8 @@
 #include "runtime/plan/Device.h"
 #include "support/Result.h"
 
+#include <span>
+
 namespace tenon::runtime {
 
 /// Of the general plan of a variant. The file outlives it.
@@ -14,10 +16,11 @@ public:
   /// `threads` as SessionOptions'.
   MemoryForecast(const engine::EngineFile &file, size_t variant, unsigned threads);
 
-  /// What is held once a run with inputs of these dims has been made, in bytes. Dims beyond the
+  /// What is held once a run with inputs of these dims has been made, in bytes, by a session with
+  /// these values for its symbols. Dims beyond the
   /// declared ranges are asked for as if the ranges went as far. Weights are those that the plan
   /// reads, mapped on a CPU and copied to a GPU; staging is left out.
-  Result<MemoryUse> of(const FlatDims &dims) const;
+  Result<MemoryUse> of(const FlatDims &dims, std::span<const SymbolValue> symbols = {}) const;
   size_t inputs() const { return variant.plan.inputs.size(); }
   /// The largest size that an input's dim takes.
   int64_t mostOf(size_t input, size_t dim) const;

@@ -41,15 +41,11 @@ Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside) 
   TENON_ASSIGN(planExecutor,
                variant.createExecutor(options, beside ? beside->planExecutor.get() : nullptr));
   roots.assign(enginePlan.buffers.size(), nullptr);
-  for (const engine::Buffer &buffer : enginePlan.buffers) {
-    if (isRootOf(buffer, Space::State)) {
-      stateBytes += stateSize(enginePlan, buffer, planExecutor->alignment());
-      if (stateBytes > options.memoryLimit) {
-        return outOfMemory(stateBytes);
-      }
-    }
-  }
-  return planExecutor->placeFixedRoots(roots);
+  TENON_ASSIGN(session, runtime::sessionValues(enginePlan, options.symbols));
+  TENON_ASSIGN(StateLayout states, layOutState(enginePlan, session, planExecutor->alignment()));
+  stateBytes = states.bytes;
+  return stateBytes > options.memoryLimit ? outOfMemory(stateBytes)
+                                          : planExecutor->placeFixedRoots(roots, states);
 }
 
 bool PlanRunner::takes(const Plan &plan, const FlatDims &dims) {
@@ -85,7 +81,7 @@ Status PlanRunner::bind(const FlatDims &dims) {
     }
   }
   TENON_ASSIGN(BoundPlan bound,
-               BoundPlan::bind(enginePlan, dims, planExecutor->alignment(), planner));
+               BoundPlan::bind(enginePlan, session, dims, planExecutor->alignment(), planner));
   uint64_t need = stateBytes + static_cast<uint64_t>(bound.arenaBytes);
   uint64_t scratch = planExecutor->scratchNeed(bound);
   if (need > options.memoryLimit || scratch > options.memoryLimit - need) {

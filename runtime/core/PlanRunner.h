@@ -32,6 +32,8 @@ public:
   /// Runs the current plan.
   Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
              const RunOptions &options);
+  /// Of the plan's session symbols.
+  std::span<const int64_t> sessionValues() const { return session; }
   /// Null before the first bind.
   BoundPlan *current() const { return currentPlan; }
 
@@ -61,6 +63,7 @@ private:
   BoundPlan *currentPlan = nullptr;
   uint64_t uses = 0;
 
+  std::vector<int64_t> session; ///< values of the plan's session symbols
   uint64_t stateBytes = 0;
   std::vector<std::byte *> roots; ///< by buffer; null for views
 };

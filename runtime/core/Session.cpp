@@ -21,11 +21,12 @@ Status countError(const char *kind, size_t given, size_t expected) {
                        "pass one tensor for each, in the engine's order");
 }
 
-FlatDims constantDims(const Plan &plan) {
+/// Of a plan whose inputs have no symbols of their own.
+FlatDims fixedDims(const Plan &plan, std::span<const int64_t> session) {
   FlatDims dims;
   for (const Port &port : plan.inputs) {
     for (engine::ExprId dim : port.dims) {
-      dims.push_back(engine::evaluate(plan.exprs.program(dim), {}).value_or(-1));
+      dims.push_back(engine::evaluate(plan.exprs.program(dim), session).value_or(-1));
     }
   }
   return dims;
@@ -49,7 +50,9 @@ struct Session::Impl {
 
   Status init() {
     TENON_ASSIGN(runners[0], PlanRunner::create(*engine, 0, options, nullptr));
-    return plan().inputSymbols() == 0 ? prepare(constantDims(plan())) : Status::ok();
+    std::span<const int64_t> values = runners[0]->sessionValues();
+    return plan().knownSymbols() == values.size() ? prepare(fixedDims(plan(), values))
+                                                  : Status::ok();
   }
 
   /// Puts the dims of one input behind those in `wanted`, after checking their number.

@@ -22,12 +22,13 @@ constexpr uint64_t kMaxBytes = 64 << 20;
 } // namespace
 
 std::string PlanCache::keyOf(Bytes call, std::span<const int64_t> sizes, size_t alignment) const {
-  Hasher hasher;
-  hasher.update(strCat("generation ", kGeneration, " library ", version, " device ", device,
-                       " alignment ", alignment, " workspace ", workspaceLimit, "\n"));
-  hasher.update(call);
-  hasher.update(std::as_bytes(sizes));
-  return hasher.digest().hex();
+  std::string text = strCat("generation ", kGeneration, " library ", version, " device ", device,
+                            " alignment ", alignment, " workspace ", workspaceLimit, "\n");
+  // At once: hashing in pieces takes 8 KB of the runtime.
+  for (Bytes bytes : {call, std::as_bytes(sizes)}) {
+    text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  }
+  return hashText(text).hex();
 }
 
 std::string PlanCache::pathOf(const std::string &key) const {

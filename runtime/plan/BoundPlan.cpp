@@ -35,8 +35,8 @@ class PlanBinder {
 public:
   PlanBinder(const Plan &boundPlan, BoundPlan &bound) : plan(boundPlan), out(bound) {}
 
-  Status run(int64_t alignment, OffsetPlanner &planner) {
-    bindSymbols();
+  Status run(std::span<const int64_t> session, int64_t alignment, OffsetPlanner &planner) {
+    bindSymbols(session);
     TENON_TRY(engine::checkConstraints(plan, out.symbols, out.knownSymbols));
     Status inRange = checkRanges();
     if (!inRange.isOk()) {
@@ -106,10 +106,11 @@ private:
     return index;
   }
 
-  void bindSymbols() {
+  void bindSymbols(std::span<const int64_t> session) {
+    out.symbols.assign(session.begin(), session.end());
     out.symbols.resize(plan.symbols.size());
-    out.knownSymbols = plan.inputSymbols();
-    for (size_t i = 0; i < out.knownSymbols; ++i) {
+    out.knownSymbols = plan.knownSymbols();
+    for (size_t i = session.size(); i < out.knownSymbols; ++i) {
       const Symbol &symbol = plan.symbols[i];
       out.symbols[i] = out.inputDims[flatIndex(symbol.input, symbol.dim)];
     }
@@ -130,7 +131,7 @@ private:
 
   /// After the constraints, which say why a range is narrower than what the model declares.
   Status checkRanges() const {
-    for (size_t i = 0; i < out.knownSymbols; ++i) {
+    for (size_t i = plan.sessionSymbols(); i < out.knownSymbols; ++i) {
       const Symbol &symbol = plan.symbols[i];
       int64_t dim = out.symbols[i];
       if (dim < symbol.min || dim > symbol.max) {
@@ -217,10 +218,12 @@ private:
     for (const Symbol &symbol : plan.symbols) {
       names.push_back(symbol.name);
     }
+    bool isOfSession = plan.exprs.symbolsNamed(expected) <= plan.sessionSymbols();
     return Status::error(ErrorId::RunInputMismatch,
                          strCat("input '", port.name, "' has ", given, " in dim ", dim,
-                                ", but the other inputs make it ", value(expected), " (",
-                                plan.exprs.format(expected, names), ")"),
+                                ", but the ", isOfSession ? "session makes" : "other inputs make",
+                                " it ", value(expected), " (", plan.exprs.format(expected, names),
+                                ")"),
                          "pass inputs whose dims agree");
   }
 
@@ -434,27 +437,70 @@ private:
   BoundPlan &out;
 };
 
-uint64_t stateSize(const Plan &plan, const Buffer &buffer, int64_t alignment) {
-  uint64_t unit = static_cast<uint64_t>(alignment);
-  uint64_t bytes = static_cast<uint64_t>(*plan.exprs.constantValue(buffer.size));
-  return (bytes + unit - 1) / unit * unit;
+Result<std::vector<int64_t>> sessionValues(const Plan &plan, std::span<const SymbolValue> given) {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < plan.sessionSymbols(); ++i) {
+    values.push_back(plan.symbols[i].preset);
+  }
+  for (const SymbolValue &each : given) {
+    size_t index = 0;
+    while (index < values.size() && plan.symbols[index].name != each.name) {
+      ++index;
+    }
+    if (index == values.size()) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("sessions of the engine have no symbol '", each.name, "'"),
+                           "'tenon inspect' lists the symbols of sessions");
+    }
+    const Symbol &symbol = plan.symbols[index];
+    if (each.value < symbol.min || each.value > symbol.max) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("'", symbol.name, "' of the session is to be ", each.value,
+                                  ", but the engine accepts ", symbol.min, " to ", symbol.max),
+                           "give a value in this range, or compile with a wider --shape range");
+    }
+    values[index] = each.value;
+  }
+  return values;
 }
 
-Result<BoundPlan> BoundPlan::bind(const Plan &plan, const FlatDims &inputDims, int64_t alignment,
+Result<StateLayout> layOutState(const Plan &plan, std::span<const int64_t> session,
+                                int64_t alignment) {
+  StateLayout layout;
+  int64_t end = 0;
+  for (const Buffer &buffer : plan.buffers) {
+    layout.offsets.push_back(static_cast<uint64_t>(end));
+    if (!isRootOf(buffer, Space::State)) {
+      continue;
+    }
+    std::optional<int64_t> size = engine::evaluate(plan.exprs.program(buffer.size), session);
+    int64_t room = 0;
+    if (!size || *size < 0 || __builtin_add_overflow(*size, alignment - 1, &room) ||
+        __builtin_add_overflow(end, room / alignment * alignment, &end)) {
+      return Status::error(ErrorId::RunBadSize, "the state has a size that is not possible",
+                           "create the session with smaller values");
+    }
+  }
+  layout.bytes = static_cast<uint64_t>(end);
+  return layout;
+}
+
+Result<BoundPlan> BoundPlan::bind(const Plan &plan, std::span<const int64_t> session,
+                                  const FlatDims &inputDims, int64_t alignment,
                                   OffsetPlanner &planner) {
   BoundPlan bound;
   bound.inputDims = inputDims;
-  TENON_TRY(PlanBinder(plan, bound).run(alignment, planner));
+  TENON_TRY(PlanBinder(plan, bound).run(session, alignment, planner));
   bound.pointers.resize(bound.sources.size());
   return bound;
 }
 
 Status BoundPlan::resetSizes(const Plan &plan) {
-  if (knownSymbols == plan.inputSymbols()) {
+  if (knownSymbols == plan.knownSymbols()) {
     return Status::ok();
   }
   // At the bounds all was evaluated once, so that this does not fail half-way.
-  knownSymbols = plan.inputSymbols();
+  knownSymbols = plan.knownSymbols();
   return PlanBinder(plan, *this).runAgain();
 }
 

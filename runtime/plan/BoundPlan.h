@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tenon::runtime {
@@ -67,15 +68,33 @@ public:
 inline bool isRootOf(const engine::Buffer &buffer, engine::Space space) {
   return buffer.space == space && buffer.aliasOf == engine::kNone;
 }
-/// Bytes of a state buffer, whose size is constant, up to the next one.
-uint64_t stateSize(const engine::Plan &plan, const engine::Buffer &buffer, int64_t alignment);
+
+/// A value for a symbol of the session.
+struct SymbolValue {
+  std::string name;
+  int64_t value = 0;
+};
+/// The values of the plan's session symbols: those given, else the presets. TN0105 for a name that
+/// is not one of them and for a value outside its range.
+Result<std::vector<int64_t>> sessionValues(const engine::Plan &plan,
+                                           std::span<const SymbolValue> given);
+
+/// Where the state buffers of a session lie in its memory for state.
+struct StateLayout {
+  std::vector<uint64_t> offsets; ///< by buffer
+  uint64_t bytes = 0;
+};
+/// `session` has a value for each session symbol.
+Result<StateLayout> layOutState(const engine::Plan &plan, std::span<const int64_t> session,
+                                int64_t alignment);
 
 struct BoundPlan {
   /// Binds and checks the symbols, evaluates everything, checks every view, copy and port size and
-  /// lays the arena out. `inputDims` has the plan's ranks already; `alignment` is that of arena
-  /// buffers.
-  static Result<BoundPlan> bind(const engine::Plan &plan, const FlatDims &inputDims,
-                                int64_t alignment, OffsetPlanner &planner);
+  /// lays the arena out. `session` are sessionValues; `inputDims` has the plan's ranks already;
+  /// `alignment` is that of arena buffers.
+  static Result<BoundPlan> bind(const engine::Plan &plan, std::span<const int64_t> session,
+                                const FlatDims &inputDims, int64_t alignment,
+                                OffsetPlanner &planner);
 
   /// Before a run: data-dependent symbols back to their bounds. Outputs then have their largest
   /// dims.

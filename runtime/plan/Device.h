@@ -30,6 +30,8 @@ struct SessionOptions {
   double measureSeconds = 0;
   /// On a GPU: steps that share no memory run at the same time where that is expected to be faster.
   bool overlapBranches = true;
+  /// For symbols of the session; the others have their presets.
+  std::vector<SymbolValue> symbols = {};
 };
 
 /// Where a tensor lies: in the host's memory, or in that of the GPU that the engine is on.
@@ -116,7 +118,7 @@ public:
   virtual uint64_t scratchNeed(const BoundPlan &bound) const = 0;
 
   /// Sets the addresses of weights and state; state is zero.
-  virtual Status placeFixedRoots(std::span<std::byte *> roots) = 0;
+  virtual Status placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) = 0;
   /// Makes room for the plan and sets the addresses of its arena buffers in `roots`.
   virtual Status activate(BoundPlan &bound, std::span<std::byte *> roots) = 0;
   /// Sets `root` to where the plan finds input number `index`, of `bytes` bytes.

@@ -168,8 +168,10 @@ void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range) {
   }
 }
 
-Result<std::vector<std::vector<int64_t>>>
-chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batch) {
+Result<std::vector<std::vector<int64_t>>> chooseDims(const Plan &plan,
+                                                     std::span<const ShapeArgument> shapes,
+                                                     int64_t batch,
+                                                     std::span<const int64_t> session) {
   std::vector<std::optional<int64_t>> asked(plan.symbols.size());
   for (const ShapeArgument &shape : shapes) {
     TENON_TRY(requestShape(plan, shape, asked));
@@ -184,6 +186,10 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
   std::vector<int64_t> values;
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     const engine::Symbol &symbol = plan.symbols[i];
+    if (symbol.isOfSession) {
+      values.push_back(session.empty() ? symbol.preset : session[i]);
+      continue;
+    }
     int64_t value = asked[i].value_or(likelySize(symbol.dim, symbol.min, symbol.max));
     // A run may be empty; whether this one can be, the session says.
     if ((value < symbol.min && value != 0) || value > symbol.max) {

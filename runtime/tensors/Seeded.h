@@ -35,8 +35,11 @@ void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
 std::optional<uint32_t> symbolAt(const engine::Plan &plan, uint32_t input, size_t dim);
 
 /// The dims of every input when the caller does not give tensors: from --shape and --batch, else
-/// the likely ones (support/LikelySize.h).
-Result<std::vector<std::vector<int64_t>>>
-chooseDims(const engine::Plan &plan, std::span<const ShapeArgument> shapes, int64_t batch);
+/// the likely ones (support/LikelySize.h). `session` are the values of the symbols of the session;
+/// by default their presets.
+Result<std::vector<std::vector<int64_t>>> chooseDims(const engine::Plan &plan,
+                                                     std::span<const ShapeArgument> shapes,
+                                                     int64_t batch,
+                                                     std::span<const int64_t> session = {});
 
 } // namespace tenon

@@ -131,4 +131,18 @@ Result<FillArgument> parseFillArgument(const std::string &text) {
   return FillArgument{text.substr(0, colon), *low, *high};
 }
 
+Result<SessionArgument> parseSessionArgument(const std::string &text) {
+  size_t sign = text.rfind('=');
+  std::optional<int64_t> value;
+  if (sign != std::string::npos && sign > 0) {
+    value = parseNumber<int64_t>(std::string_view(text).substr(sign + 1));
+  }
+  if (!value) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("--session {} is not a symbol and a whole number", text),
+                         "write it as SYMBOL=NUMBER: pages=64");
+  }
+  return SessionArgument{text.substr(0, sign), *value};
+}
+
 } // namespace tenon

@@ -29,4 +29,12 @@ struct FillArgument {
 
 Result<FillArgument> parseFillArgument(const std::string &text);
 
+/// `--session name=value`: a symbol that sizes state.
+struct SessionArgument {
+  std::string symbol;
+  int64_t value = 0;
+};
+
+Result<SessionArgument> parseSessionArgument(const std::string &text);
+
 } // namespace tenon

@@ -1,5 +1,6 @@
 """Many requests over a model's pages: `service.py PROGRAM`, the program made of service.cpp."""
 
+import json
 import re
 import subprocess
 import sys
@@ -37,6 +38,27 @@ class Service(ToolTest):
 
     def test_logits_of_low_bit_weights_do_not_either(self):
         self.check_pages(Model("llama", types=[Type.Q4_K, Type.Q6_K]), 60)
+
+    def test_memory_gives_so_many_pages(self):
+        path, mebibytes = self.folder / "seeded.gguf", 64
+        models.write(SMALL, path)
+
+        def compiled(pages):
+            self.tool("compile", path, "-o", self.folder / "e.tenon", "--target", "cpu:native", "--shape", "context:[1..192]", "--pages", pages)
+            return self.run_tool("generate", self.folder / "e.tenon", "a", "--raw", "--max-tokens", 1, "--max-memory", mebibytes, "--json")
+
+        memory = json.loads(compiled(6).stdout)["memory"]
+        page = memory["bytes_per_token"] * memory["page"]
+        self.assertEqual((32, 6), (memory["page"], memory["pages"]))
+        most = memory["max_pages"]
+        free = memory["available_bytes"] - memory["weights_bytes"] - memory["session_bytes"]
+        self.assertTrue(6 * page + free - page < most * page <= 6 * page + free, memory)
+        # Those fit, and one more does not.
+        self.assertEqual(0, compiled(most).returncode)
+        beyond = compiled(most + 1)
+        self.assertEqual(6, beyond.returncode, beyond.stderr)
+        for part in ("TN0606", f"{most + 1} pages of 32 positions need", f"compile the model with --pages {most}"):
+            self.assertIn(part, beyond.stderr)
 
     def test_engine_without_pages(self):
         answers, tokens, preemptions, reused, *_, accepted = self.counted(SMALL, schedules=40, tolerance=1e-4)

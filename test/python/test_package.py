@@ -419,7 +419,7 @@ class Structs(unittest.TestCase):
 
         names = {
             "tenon_engine_options": "EngineOptions", "tenon_port_info": "PortInfo", "tenon_run_facts": "RunFacts",
-            "tenon_session_options": "SessionOptions", "tenon_input": "Input", "tenon_output": "Output",
+            "tenon_session_options": "SessionOptions", "tenon_session_value": "SessionValue", "tenon_input": "Input", "tenon_output": "Output",
             "tenon_tensor": "Tensor", "tenon_run_options": "RunOptions", "tenon_memory_use": "MemoryUse",
             "tenon_blob": "Blob", "tenon_compile_options": "CompileOptions", "tenon_check_options": "CheckOptions",
             "tenon_inspect_options": "InspectOptions", "tenon_language_facts": "LanguageFacts", "tenon_tokens": "Tokens",

@@ -14,8 +14,12 @@ STRUCTS = {
         {"struct_size": 0, "name": 8, "dtype": 16, "rank": 24, "min_dims": 32, "max_dims": 40},
     ),
     "tenon_session_options": (
-        32,
-        {"struct_size": 0, "threads": 8, "memory_limit": 16, "measure_calls": 24},
+        48,
+        {"struct_size": 0, "threads": 8, "memory_limit": 16, "measure_calls": 24, "values": 32, "value_count": 40},
+    ),
+    "tenon_session_value": (
+        16,
+        {"name": 0, "value": 8},
     ),
     "tenon_input": (
         24,

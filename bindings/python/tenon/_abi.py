@@ -34,9 +34,14 @@ class PortInfo(Sized):
     ]  # fmt: skip
 
 
+class SessionValue(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("value", c_int64)]
+
+
 class SessionOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t), ("threads", c_uint32), ("memory_limit", c_uint64), ("measure_calls", c_int32),
+        ("values", ctypes.POINTER(SessionValue)), ("value_count", c_size_t),
     ]  # fmt: skip
 
 

@@ -77,11 +77,13 @@ class Session:
     Threads. Any number may call one session: they take turns and share the state that the model keeps.
     """
 
-    def __init__(self, engine: "Engine", threads: int = 0, memory_limit: int = 0):
+    def __init__(self, engine: "Engine", threads: int = 0, memory_limit: int = 0, values: Optional[Dict[str, int]] = None):
         handle = ctypes.c_void_p()
-        options = _abi.SessionOptions(threads=threads, memory_limit=memory_limit)
+        values = {name: operator.index(value) for name, value in (values or {}).items()}
+        given = (_abi.SessionValue * len(values))(*((name.encode(), value) for name, value in values.items()))
+        options = _abi.SessionOptions(threads=threads, memory_limit=memory_limit, values=given, value_count=len(values))
         check(_runtime.tenon_session_create(engine._handle, ctypes.addressof(options), ctypes.addressof(handle)))
-        self.engine, self._threads, self._memory_limit = engine, threads, memory_limit
+        self.engine, self._threads, self._memory_limit, self._values = engine, threads, memory_limit, values
         self._handle = handle.value
         _destroy_with(self, _runtime.tenon_session_destroy)
         self._inputs, self._outputs = engine._inputs, engine._outputs
@@ -98,7 +100,7 @@ class Session:
 
     def __reduce__(self):
         """For pickle: another session of the same engine; the state of the model is not taken along."""
-        return Session, (self.engine, self._threads, self._memory_limit)
+        return Session, (self.engine, self._threads, self._memory_limit, self._values)
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
         """As `Engine.run`, with the state of this session."""
@@ -309,11 +311,12 @@ class Engine:
     """A compiled model, made by `tenon.compile` or `tenon.load`.
 
     Threads. Any number may run one engine at once: each gets a session of its own at its first run. State that the
-    model keeps between runs belongs to the session: use `session()` for several sequences in one thread.
+    model keeps between runs belongs to the session: use `session()` for several sequences in one thread. `values` are
+    for symbols that size the state of its sessions, {"pages": 64}; `tenon inspect` lists them.
     """
 
     def __init__(self, source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
-                 verify: bool = True, threads: int = 0):  # fmt: skip
+                 verify: bool = True, threads: int = 0, values: Optional[Dict[str, int]] = None):  # fmt: skip
         handle = ctypes.c_void_p()
         options = _abi.EngineOptions(variant=variant.encode() if variant else None, no_verify_weights=not verify, gpu=gpu)
         if isinstance(source, (str, os.PathLike)):
@@ -335,7 +338,8 @@ class Engine:
         self._outputs = _ports(count, _runtime.tenon_engine_output, self._handle)
         self._output_names = [port.name for port in self._outputs]
         self._threads = operator.index(threads)
-        self._options = dict(variant=variant, gpu=gpu, verify=verify, threads=threads)
+        self._values = dict(values or {})
+        self._options = dict(variant=variant, gpu=gpu, verify=verify, threads=threads, values=values)
         self._is_temporary = False
         self._local = threading.local()
         #: What the compiler said of the compilation; empty for an engine that was loaded.
@@ -361,9 +365,10 @@ class Engine:
         return None if number < 0 else number
 
     @door
-    def session(self, *, threads: int = 0, memory_limit: int = 0) -> Session:
-        """A session with a state of its own. `threads` work on a run; 0 means all CPUs."""
-        return Session(self, threads or self._threads, memory_limit)
+    def session(self, *, threads: int = 0, memory_limit: int = 0, values: Optional[Dict[str, int]] = None) -> Session:
+        """A session with a state of its own. `threads` work on a run; 0 means all CPUs. `values` are for symbols that size
+        the state, {"pages": 64}, in place of those of the engine."""
+        return Session(self, threads or self._threads, memory_limit, {**self._values, **(values or {})})
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
         """Runs the model and returns the outputs by name.
@@ -386,7 +391,7 @@ class Engine:
         try:
             return self._local.session
         except AttributeError:
-            self._local.session = Session(self, self._threads)
+            self._local.session = Session(self, self._threads, 0, self._values)
             return self._local.session
 
     def _bind(self, args: tuple, kwargs: Dict[str, Any]) -> Sequence[Any]:
@@ -521,17 +526,18 @@ def _shape_text(shape: tuple) -> str:
 
 @door
 def load(source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
-         verify: bool = True, threads: int = 0) -> Engine:  # fmt: skip
+         verify: bool = True, threads: int = 0, values: Optional[Dict[str, int]] = None) -> Engine:  # fmt: skip
     """Opens an engine file, one in memory, or a version of a registry.
 
     source: a path, the bytes of one, or "registry:NAME@ALIAS" or "registry:NAME:VERSION" of $TENON_REGISTRY (see `tenon.registry`).
     variant: CPU level or GPU architecture to use instead of the best one that this machine runs.
     gpu: number of the GPU, as NVIDIA's driver counts. verify: compare the weights with their hashes first.
     threads: CPU threads that work on a run; 0 means all that are usable.
+    values: for symbols that size the state of its sessions, {"pages": 64}; `tenon inspect` lists them.
     An engine holds native code: open only engines from sources whose programs you would run.
     """
     if isinstance(source, str) and source.startswith("registry:"):
         from . import registry
 
         source = registry.file_of(source)
-    return Engine(source, variant=variant, gpu=gpu, verify=verify, threads=threads)
+    return Engine(source, variant=variant, gpu=gpu, verify=verify, threads=threads, values=values)

@@ -77,23 +77,17 @@ Status CpuExecutor::reserveScratch(uint64_t need) {
   return Status::ok();
 }
 
-Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots) {
+Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) {
   const engine::Plan &plan = variant.plan();
-  uint64_t stateBytes = 0;
-  for (const engine::Buffer &buffer : plan.buffers) {
-    stateBytes += isRootOf(buffer, Space::State) ? stateSize(plan, buffer, alignment()) : 0;
-  }
-  TENON_ASSIGN(state, AlignedBuffer::create(stateBytes));
+  TENON_ASSIGN(state, AlignedBuffer::create(states.bytes));
   // Kernels only read weights; the pointer type is theirs.
   std::byte *weights = const_cast<std::byte *>(variant.file().weightsSection().data());
-  std::byte *next = state.data();
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
     if (isRootOf(buffer, Space::Const)) {
       roots[i] = weights + variant.file().weights()[buffer.weight].offset;
     } else if (isRootOf(buffer, Space::State)) {
-      roots[i] = next;
-      next += stateSize(plan, buffer, alignment());
+      roots[i] = state.data() + states.offsets[i];
     }
   }
   return Status::ok();

@@ -24,7 +24,7 @@ public:
   unsigned threads() const override { return pool->threads(); }
   int64_t alignment() const override { return engine::kBufferAlignment; }
   uint64_t scratchNeed(const BoundPlan &bound) const override;
-  Status placeFixedRoots(std::span<std::byte *> roots) override;
+  Status placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) override;
   Status activate(BoundPlan &bound, std::span<std::byte *> roots) override;
   Status bindInput(size_t index, const InputBinding &input, uint64_t bytes,
                    std::byte *&root) override;

@@ -86,21 +86,15 @@ uint64_t CudaExecutor::scratchNeed(const BoundPlan &bound) const {
   return !hasCalls ? 0 : sectionsFor(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
 }
 
-Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots) {
+Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) {
   const engine::Plan &plan = variant.plan();
-  uint64_t stateBytes = 0;
-  for (const engine::Buffer &buffer : plan.buffers) {
-    stateBytes += isRootOf(buffer, Space::State) ? stateSize(plan, buffer, kDeviceAlignment) : 0;
-  }
-  TENON_TRY(state.reserve(stateBytes, "state"));
-  std::byte *next = state.data();
+  TENON_TRY(state.reserve(states.bytes, "state"));
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
     if (isRootOf(buffer, Space::Const)) {
       roots[i] = variant.weight(buffer.weight);
     } else if (isRootOf(buffer, Space::State)) {
-      roots[i] = next;
-      next += stateSize(plan, buffer, kDeviceAlignment);
+      roots[i] = state.data() + states.offsets[i];
     }
   }
   return resetState();

@@ -28,7 +28,7 @@ public:
   /// host's memory.
   size_t rememberedShapes() const override { return 256; }
   uint64_t scratchNeed(const BoundPlan &bound) const override;
-  Status placeFixedRoots(std::span<std::byte *> roots) override;
+  Status placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) override;
   Status activate(BoundPlan &bound, std::span<std::byte *> roots) override;
   Status bindInput(size_t index, const InputBinding &input, uint64_t bytes,
                    std::byte *&root) override;

@@ -103,6 +103,7 @@ TEST(Codec, PlanRoundTrip) {
   ASSERT_EQ(plan.symbols.size(), decoded->symbols.size());
   EXPECT_EQ("batch", decoded->symbols[0].name);
   EXPECT_EQ(64, decoded->symbols[0].max);
+  EXPECT_FALSE(decoded->symbols[0].isOfSession);
   ASSERT_EQ(1u, decoded->constraints.size());
   EXPECT_EQ(ConstraintKind::Divisible, decoded->constraints[0].kind);
   EXPECT_EQ(plan.constraints[0].left, decoded->constraints[0].left);
@@ -124,6 +125,19 @@ TEST(Codec, PlanRoundTrip) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     expectSame(plan.instructions[i], decoded->instructions[i]);
   }
+}
+
+TEST(Codec, SymbolsOfTheSession) {
+  test::PlanBuilder builder;
+  builder.sessionSymbol("pages", 2, 4096, 64);
+  builder.finish();
+  Result<Plan> decoded = decodePlan(encodePlan(builder.plan));
+  ASSERT_TRUE(decoded.isOk()) << decoded.status().toString();
+  ASSERT_EQ(1u, decoded->sessionSymbols());
+  EXPECT_EQ(1u, decoded->knownSymbols());
+  EXPECT_EQ("pages", decoded->symbols[0].name);
+  EXPECT_EQ(64, decoded->symbols[0].preset);
+  EXPECT_EQ(kNone, decoded->symbols[0].input);
 }
 
 TEST(Codec, ManifestRoundTrip) {

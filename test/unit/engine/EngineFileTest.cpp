@@ -192,6 +192,39 @@ template <typename Fn> ErrorId openWithTable(std::vector<std::byte> image, const
   return EngineFile::fromMemory(image).status().id();
 }
 
+uint32_t versionOf(std::span<const std::byte> image) {
+  FileHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  return header.version;
+}
+
+/// What is new in a version shows in it, and an engine without it is one of the version before,
+/// which runtimes of before load.
+TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
+  test::PlanBuilder builder;
+  builder.plan = test::dynamicPlan();
+  TestEngine plain(builder.plan, test::productWeights());
+  std::vector<std::byte> image = test::readFile(plain.writeTemporary("version5.tenon"));
+  EXPECT_EQ(5u, versionOf(image));
+  auto openAs = [&](uint32_t version) {
+    return openWithTable(image,
+                         [&](FileHeader &h, std::vector<SectionEntry> &) { h.version = version; });
+  };
+  EXPECT_EQ(ErrorId::None, openAs(5));
+  EXPECT_EQ(ErrorId::None, openAs(6));
+  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(4));
+  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(7));
+
+  test::PlanBuilder ofSession;
+  ExprId pages = ofSession.sessionSymbol("pages", 2, 4096, 64);
+  uint32_t x = ofSession.input("x", DType::F32, {ofSession.size(4)});
+  ofSession.stateOf(pages);
+  ofSession.launch(test::Nothing, {x}, {}, ofSession.size(1));
+  ofSession.finish();
+  TestEngine with(ofSession.plan, {});
+  EXPECT_EQ(6u, versionOf(test::readFile(with.writeTemporary("version6.tenon"))));
+}
+
 TEST(EngineFile, RefusesHostileTables) {
   TestEngine engine(test::dynamicPlan(), test::productWeights());
   std::vector<std::byte> image = test::readFile(engine.writeTemporary("table.tenon"));

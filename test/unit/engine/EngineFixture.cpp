@@ -83,6 +83,13 @@ ExprId PlanBuilder::symbol(const std::string &name, int64_t min, int64_t max, ui
   return plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size() - 1));
 }
 
+ExprId PlanBuilder::sessionSymbol(const std::string &name, int64_t min, int64_t max,
+                                  int64_t preset) {
+  plan.symbols.push_back(
+      {name, min, max, kNone, kNone, kNone, /*isOfSession=*/true, /*preset=*/preset});
+  return plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size() - 1));
+}
+
 ExprId PlanBuilder::dataSymbol(const std::string &name, ExprId bound, int64_t max) {
   plan.symbols.push_back({name, 0, max, kNone, kNone, bound});
   return plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size() - 1));
@@ -135,10 +142,10 @@ uint32_t PlanBuilder::arena(ExprId bytes, uint32_t first, uint32_t last, int64_t
   return static_cast<uint32_t>(plan.buffers.size() - 1);
 }
 
-uint32_t PlanBuilder::state(int64_t bytes) {
+uint32_t PlanBuilder::stateOf(ExprId bytes) {
   Buffer buffer;
   buffer.space = Space::State;
-  buffer.size = size(bytes);
+  buffer.size = bytes;
   plan.buffers.push_back(buffer);
   return static_cast<uint32_t>(plan.buffers.size() - 1);
 }

@@ -36,13 +36,16 @@ public:
   /// A symbol read from dim `dim` of input `input`.
   engine::ExprId symbol(const std::string &name, int64_t min, int64_t max, uint32_t input,
                         uint32_t dim);
+  /// A symbol of the session; before those of inputs.
+  engine::ExprId sessionSymbol(const std::string &name, int64_t min, int64_t max, int64_t preset);
   /// A symbol that data decides.
   engine::ExprId dataSymbol(const std::string &name, engine::ExprId bound, int64_t max);
   uint32_t input(const std::string &name, DType dtype, std::vector<engine::ExprId> dims);
   uint32_t output(const std::string &name, DType dtype, std::vector<engine::ExprId> dims);
   uint32_t weight(uint32_t index, int64_t bytes);
   uint32_t arena(engine::ExprId bytes, uint32_t first, uint32_t last, int64_t offset = -1);
-  uint32_t state(int64_t bytes);
+  uint32_t state(int64_t bytes) { return stateOf(size(bytes)); }
+  uint32_t stateOf(engine::ExprId bytes);
   uint32_t view(uint32_t base, engine::ExprId offset, engine::ExprId bytes);
 
   engine::Instruction &launch(Kernel kernel, std::vector<uint32_t> reads,

@@ -167,6 +167,58 @@ TEST(Validate, SizesThatDataDecides) {
   EXPECT_TRUE(status.isOk()) << status.toString();
 }
 
+/// y = 2 * x over n elements, and a state of 4 * cap bytes that is as large as input "all".
+/// Buffers: 0 x, 1 all, 2 y, 3 state. Symbols: 0 cap, of the session, 1 n.
+Plan sessionPlan() {
+  test::PlanBuilder builder;
+  ExprId cap = builder.sessionSymbol("cap", 2, 1000, 8);
+  ExprId n = builder.symbol("n", 1, 100, 0, 0);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t all = builder.input("all", DType::F32, {cap});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t state = builder.stateOf(builder.plan.exprs.mul(cap, builder.size(4)));
+  builder.launch(test::Scale, {x}, {y}, n);
+  builder.copy(all, state, builder.plan.buffers[state].size);
+  builder.finish();
+  return builder.plan;
+}
+
+TEST(Validate, SymbolsOfTheSession) {
+  const ErrorId port = ErrorId::EngineBadPort, buffer = ErrorId::EngineBadBuffer;
+  expectRefused(
+      sessionPlan(),
+      {{"with an input", port, [](Plan &p) { p.symbols[0].input = 0; }},
+       {"with a dim", port, [](Plan &p) { p.symbols[0].dim = 0; }},
+       {"with a bound", port, [](Plan &p) { p.symbols[0].bound = 0; }},
+       {"preset too small", port, [](Plan &p) { p.symbols[0].preset = 1; }},
+       {"preset too large", port, [](Plan &p) { p.symbols[0].preset = 1001; }},
+       {"empty range", port, [](Plan &p) { p.symbols[0].max = 1; }},
+       {"behind one of an input", port, [](Plan &p) { std::swap(p.symbols[0], p.symbols[1]); }},
+       {"named twice", port,
+        [](Plan &p) { p.symbols.insert(p.symbols.begin(), p.symbols.front()); }},
+       {"behind one that data decides", port,
+        [](Plan &p) {
+          p.symbols.push_back({"k", 0, 100, kNone, kNone, p.exprs.constant(1)});
+          p.symbols.push_back({"late", 2, 1000, kNone, kNone, kNone, true, 8});
+        }},
+       {"of data too", port,
+        [](Plan &p) {
+          p.symbols.push_back({"k", 0, 100, kNone, kNone, p.exprs.constant(1), true, 8});
+        }},
+       {"state of an input's symbol", buffer,
+        [](Plan &p) { p.buffers[3].size = p.exprs.symbol(1); }},
+       {"state of both", buffer,
+        [](Plan &p) { p.buffers[3].size = p.exprs.min(p.exprs.symbol(0), p.exprs.symbol(1)); }}});
+}
+
+TEST(Validate, PlansOfOtherSizesHaveNoSymbolsOfTheSession) {
+  Plan general = test::dynamicPlan(), special = general;
+  EXPECT_TRUE(validateSameModel(general, special).isOk());
+  special.symbols.insert(special.symbols.begin(), sessionPlan().symbols.front());
+  EXPECT_EQ(ErrorId::EngineBadPort, validateSameModel(general, special).id());
+  EXPECT_EQ(ErrorId::EngineBadPort, validateSameModel(special, general).id());
+}
+
 TEST(Validate, Buffers) {
   const ErrorId bad = ErrorId::EngineBadBuffer;
   expectRefused(

@@ -29,6 +29,7 @@ struct Users {
   double deadlines = 0.05; ///< of requests
   int64_t stems = 3;       ///< beginnings that prompts share
   int64_t maxPrompt = 60, maxAnswer = 40;
+  int64_t vocabulary = 1000; ///< with two, pages of other positions hold the same tokens
 };
 
 /// Users who each send a request when their last has ended.
@@ -91,7 +92,7 @@ private:
   std::vector<int32_t> tokens(int64_t count) {
     std::vector<int32_t> made;
     for (int64_t i = 0; i < count; ++i) {
-      made.push_back(static_cast<int32_t>(random.below(1000)));
+      made.push_back(static_cast<int32_t>(random.below(users.vocabulary)));
     }
     return made;
   }
@@ -226,7 +227,7 @@ private:
     // Often what was said before, so that guesses are made and are right.
     int32_t token = random.chance(0.5)
                         ? request.tokens[random.below(std::min<int64_t>(2, request.tokens.size()))]
-                        : static_cast<int32_t>(random.below(1000));
+                        : static_cast<int32_t>(random.below(users.vocabulary));
     token = guess && random.chance(0.5) ? *guess : token;
     request.tokens.push_back(token);
     if (missing(request) == 0) {
@@ -317,8 +318,10 @@ TEST(Scheduler, Simulated) {
         options.policy = policy;
         options.pages = options.pages * options.page / page;
         options.page = page;
-        Simulation simulation(options, {.count = 24, .priorities = priorities},
-                              static_cast<uint64_t>(page * priorities));
+        Simulation simulation(
+            options,
+            {.count = 24, .priorities = priorities, .vocabulary = priorities == 1 ? 2 : 1000},
+            static_cast<uint64_t>(page * priorities));
         simulation.run(kEvents);
         EXPECT_EQ("", simulation.fault);
         EXPECT_EQ(simulation.asked, simulation.given);
@@ -443,6 +446,38 @@ TEST(Scheduler, AnswersOfOnePromptComputeItOnce) {
   EXPECT_EQ(48U + 4 * 2 + 4 * 4, scheduler.counts().computedTokens);
   EXPECT_EQ(3U * 48, scheduler.counts().reusedTokens);
   EXPECT_EQ(40, scheduler.pages().free());
+}
+
+TEST(Scheduler, NobodyOvertakesWhoWaitsForPages) {
+  SchedulerOptions options = fewPages();
+  options.pages = 6;
+  options.positions = 48;
+  Scheduler scheduler(options);
+  // One page each, each beginning in a step of its own, and then four for one.
+  uint64_t ids = 0;
+  auto submitSmall = [&] {
+    int64_t id = static_cast<int64_t>(++ids);
+    ASSERT_TRUE(scheduler.submit(arrivalOf(ids, {static_cast<int32_t>(id)}, 5)).isOk());
+  };
+  submitSmall();
+  bool hasBegun = false;
+  for (int i = 0; i < 20 && !hasBegun; ++i) {
+    Step step = scheduler.next(0);
+    scheduler.complete(step);
+    for (const Work &work : step.work) {
+      hasBegun |= work.id == 1000;
+      if (work.tokens.size() == 5) {
+        scheduler.end(work.id);
+      } else if (work.rows > 0) {
+        scheduler.append(work.id, static_cast<int32_t>(work.id));
+      }
+    }
+    if (i == 2) {
+      ASSERT_TRUE(scheduler.submit(arrivalOf(1000, counted(0, 32), 5)).isOk());
+    }
+    submitSmall();
+  }
+  EXPECT_TRUE(hasBegun);
 }
 
 TEST(Scheduler, GuessesCountWhereTheyAreDrawn) {

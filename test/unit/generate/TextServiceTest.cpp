@@ -183,6 +183,14 @@ TEST(TextService, AnErrorEndsItsRequests) {
   EXPECT_TRUE(small.service->isIdle());
   EXPECT_EQ(0, small.service->statistics().pagesUsed);
   EXPECT_EQ(2U, small.service->statistics().failed);
+  // Also in the step in which it begins.
+  small.engine->failAt = 4;
+  ASSERT_TRUE(small.submit(3, "abc").isOk());
+  EXPECT_EQ(ErrorId::OutOfMemory, small.step().id());
+  EXPECT_EQ(0, small.service->statistics().pagesUsed);
+  ASSERT_TRUE(small.submit(3, "abc", 1).isOk());
+  EXPECT_TRUE(small.step().isOk());
+  EXPECT_EQ(1U, small.heard[3].tokens.size());
 }
 
 TEST(TextService, CallerComesAndGoesFromWithin) {

@@ -69,7 +69,7 @@ engine::Plan partedPlan(const std::vector<int64_t> &offsets) {
 
 size_t sectionsTaken(const engine::Plan &plan) {
   OffsetPlanner planner;
-  Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
+  Result<BoundPlan> bound = BoundPlan::bind(plan, {}, {kCount}, 256, planner);
   EXPECT_TRUE(bound.isOk()) << bound.status().toString();
   return sectionsOf(plan, *bound).size();
 }

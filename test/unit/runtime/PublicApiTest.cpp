@@ -305,6 +305,46 @@ TEST(PublicApi, FillsNoMoreThanTheCallersStruct) {
   EXPECT_EQ(offsetof(tenon_port_info, rank), info.struct_size);
 }
 
+TEST(PublicApi, TakesValuesForTheSession) {
+  test::PlanBuilder builder;
+  engine::ExprId pages = builder.sessionSymbol("pages", 2, 4096, 64);
+  uint32_t x = builder.input("x", DType::F32, {builder.size(4)});
+  builder.stateOf(builder.plan.exprs.mul(pages, builder.size(128)));
+  builder.launch(test::Nothing, {x}, {}, builder.size(1));
+  builder.finish();
+  test::TestEngine file(builder.plan, {});
+  Engine engine(file.writeTemporary("session-values.tenon"));
+  auto bytesWith = [&](std::vector<tenon_session_value> values) {
+    tenon_session_options options = detail::sized<tenon_session_options>();
+    options.values = values.data();
+    options.value_count = values.size();
+    tenon_session *session = nullptr;
+    tenon_memory_use use = detail::sized<tenon_memory_use>();
+    EXPECT_EQ(nullptr, tenon_session_create(engine.get(), &options, &session));
+    EXPECT_EQ(nullptr, tenon_session_memory(session, &use));
+    tenon_session_destroy(session);
+    return use.state;
+  };
+  EXPECT_EQ(64u * 128, bytesWith({}));
+  EXPECT_EQ(2u * 128, bytesWith({{"pages", 2}}));
+  EXPECT_EQ(4096u * 128, bytesWith({{"pages", 4096}}));
+  EXPECT_EQ(3u * 128, bytesWith({{"pages", 2}, {"pages", 3}}));
+  tenon_session *session = nullptr;
+  const tenon_session_value bad[] = {{"rows", 2}, {"pages", 1}, {"pages", 4097}, {nullptr, 2}};
+  for (const tenon_session_value &each : bad) {
+    tenon_session_options options = detail::sized<tenon_session_options>();
+    options.values = &each;
+    options.value_count = 1;
+    tenon_status *status = tenon_session_create(engine.get(), &options, &session);
+    EXPECT_STREQ("TN0105", tenon_status_id(status));
+    tenon_status_destroy(status);
+  }
+  tenon_session_options options = detail::sized<tenon_session_options>();
+  options.value_count = 1;
+  EXPECT_TRUE(isRefused(tenon_session_create(engine.get(), &options, &session)));
+  EXPECT_EQ(nullptr, session);
+}
+
 TEST(PublicApi, RefusesStructsWithoutSize) {
   Engine engine(writeDynamic());
   tenon_port_info info = {};

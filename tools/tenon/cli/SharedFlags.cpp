@@ -95,6 +95,14 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
       "Seed of the inputs");
 }
 
+void declareSessionFlag(CLI::App &command, InputFlags &flags) {
+  command
+      .add_option("--session", flags.session,
+                  "Value of a symbol that sizes the state of the session: pages=64 (repeat for "
+                  "more)")
+      ->allow_extra_args(false);
+}
+
 void declareFileFlags(CLI::App &command, InputFlags &flags) {
   command
       .add_option(

@@ -27,6 +27,7 @@ void declareStoreFlag(CLI::App &command, std::string &store);
 /// --shape, --batch, --fill, --seed: what seeded inputs need.
 void declareSeededFlags(CLI::App &command, InputFlags &flags);
 /// --inputs and the flags of pictures.
+void declareSessionFlag(CLI::App &command, InputFlags &flags);
 void declareFileFlags(CLI::App &command, InputFlags &flags);
 
 } // namespace tenon::tool

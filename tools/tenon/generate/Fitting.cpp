@@ -58,8 +58,8 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
   runtime::MemoryForecast forecast(file, index, threads);
   generate::Positions positions = {.compiled = facts.value("positions", int64_t{0}),
                                    .trained = facts.value("context", int64_t{0}),
-                                   .paged = facts.value("page", int64_t{0}) *
-                                            facts.value("pages", int64_t{0}),
+                                   .page = facts.value("page", int64_t{0}),
+                                   .pages = facts.value("pages", int64_t{0}),
                                    .tableBytes = facts.value("table_bytes", uint64_t{0})};
   TENON_ASSIGN(generate::Fit fit, generate::fitOf(forecast, positions, available));
   return std::optional(fit);
@@ -98,6 +98,12 @@ Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener)
 }
 
 std::string fitText(const generate::Fit &fit) {
+  if (fit.pages > 0) {
+    return fmt::format("weights {}, cache {} bytes a token; {} for {} pages of {} positions, {} "
+                       "would fit into {}",
+                       formatBytes(fit.weights), fit.position, formatBytes(fit.session), fit.pages,
+                       fit.page, fit.maxPages, formatBytes(fit.available));
+  }
   std::string_view whole = fit.longest == fit.trained ? ", all that it was trained for" : "";
   return fmt::format("weights {}, cache {} bytes a token; {} for {} positions, {} would fit into "
                      "{}{}",
@@ -106,13 +112,19 @@ std::string fitText(const generate::Fit &fit) {
 }
 
 Json fitJson(const generate::Fit &fit) {
-  return {{"weights_bytes", fit.weights},
-          {"bytes_per_token", fit.position},
-          {"session_bytes", fit.session},
-          {"positions", fit.positions},
-          {"available_bytes", fit.available},
-          {"longest", fit.longest},
-          {"trained", fit.trained}};
+  Json facts = {{"weights_bytes", fit.weights},
+                {"bytes_per_token", fit.position},
+                {"session_bytes", fit.session},
+                {"positions", fit.positions},
+                {"available_bytes", fit.available},
+                {"longest", fit.longest},
+                {"trained", fit.trained}};
+  if (fit.pages > 0) {
+    facts["page"] = fit.page;
+    facts["pages"] = fit.pages;
+    facts["max_pages"] = fit.maxPages;
+  }
+  return facts;
 }
 
 } // namespace tenon::tool

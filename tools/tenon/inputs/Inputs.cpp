@@ -275,7 +275,10 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
     }
   }
   TENON_TRY(addFills(flags, plan, ranges));
-  TENON_ASSIGN(std::vector<std::vector<int64_t>> dims, chooseDims(plan, shapes, flags.batch));
+  TENON_ASSIGN(std::vector<runtime::SymbolValue> symbols, sessionSymbols(flags));
+  TENON_ASSIGN(std::vector<int64_t> session, runtime::sessionValues(plan, symbols));
+  TENON_ASSIGN(std::vector<std::vector<int64_t>> dims,
+               chooseDims(plan, shapes, flags.batch, session));
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const Port &port = plan.inputs[i];
@@ -300,6 +303,15 @@ std::vector<std::string> inputPaths(const InputFlags &flags) {
     paths.push_back(pathOf(argument));
   }
   return paths;
+}
+
+Result<std::vector<runtime::SymbolValue>> sessionSymbols(const InputFlags &flags) {
+  std::vector<runtime::SymbolValue> symbols;
+  for (const std::string &text : flags.session) {
+    TENON_ASSIGN(SessionArgument given, parseSessionArgument(text));
+    symbols.push_back({std::move(given.symbol), given.value});
+  }
+  return symbols;
 }
 
 Result<std::vector<Tensor>> makeInputs(const InputFlags &flags, const runtime::Engine &engine) {

@@ -16,6 +16,7 @@ struct InputFlags {
   std::vector<std::string> files;
   std::vector<std::string> shapes;
   std::vector<std::string> fills;
+  std::vector<std::string> session; ///< values of its symbols: "pages=64"
   int64_t batch = 0;
   uint64_t seed = 0;
   std::vector<double> mean;
@@ -26,6 +27,9 @@ struct InputFlags {
 
 /// The files of --inputs, without the names of inputs before them.
 std::vector<std::string> inputPaths(const InputFlags &flags);
+
+/// The values that --session gives.
+Result<std::vector<runtime::SymbolValue>> sessionSymbols(const InputFlags &flags);
 
 /// One tensor for each input of the engine, in its order. Inputs without a file are an error when
 /// any file is given; without files all are seeded.

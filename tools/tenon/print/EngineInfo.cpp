@@ -146,6 +146,10 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
       if (symbol.isDataDependent()) {
         entry["bound"] = plan.exprs.format(symbol.bound, symbolNames(plan));
       }
+      if (symbol.isOfSession) {
+        entry["of_session"] = true;
+        entry["preset"] = symbol.preset;
+      }
       result["symbols"].push_back(entry);
     }
     result["constraints"] = needsJson(needsOf(plan));
@@ -180,7 +184,8 @@ std::string engineText(const std::string &path, const engine::EngineFile &file,
     for (const engine::Symbol &symbol : plan.symbols) {
       text +=
           fmt::format("  symbol  {} from {} to {}", visible(symbol.name), symbol.min, symbol.max);
-      text += symbol.isDataDependent()
+      text += symbol.isOfSession ? fmt::format(" in a session, {} by default\n", symbol.preset)
+              : symbol.isDataDependent()
                   ? fmt::format(", decided by data, at most {}\n",
                                 visible(plan.exprs.format(symbol.bound, symbolNames(plan))))
                   : "\n";

@@ -35,12 +35,13 @@ void describeInputs(const ProfileRequest &request, const Runner &runner, Profile
 
 /// What advice would run at once: the other dims stay, and follow the batch where the model says
 /// so.
-void chooseBatch(const engine::Plan &plan, Profile &profile) {
+void chooseBatch(const engine::Plan &plan, std::span<const int64_t> session, Profile &profile) {
   constexpr int64_t kBatch = 8;
   std::vector<int64_t> sizes(plan.symbols.size(), 0);
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     const engine::Symbol &symbol = plan.symbols[i];
-    if (symbol.isDataDependent()) {
+    if (symbol.isOfSession || symbol.isDataDependent()) {
+      sizes[i] = symbol.isOfSession ? session[i] : 0;
       continue;
     }
     bool isBatch = symbol.input == 0 && symbol.dim == 0;
@@ -91,7 +92,9 @@ Result<Profiled> measureProfile(const ProfileRequest &request, const std::string
     profile.options = Json::object();
   }
   describeInputs(request, runner, profile);
-  chooseBatch(runner.plan(), profile);
+  TENON_ASSIGN(std::vector<int64_t> session,
+               runtime::sessionValues(runner.plan(), request.session.symbols));
+  chooseBatch(runner.plan(), session, profile);
   listener.progress("limits", 0);
   TENON_ASSIGN(profile.limits, profile.isGpu ? measureGpuLimits(*engine->gpu())
                                              : measureCpuLimits(runner.session().threads()));

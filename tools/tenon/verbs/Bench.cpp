@@ -62,6 +62,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
                     : terminal.print(report.text);
     return Status::ok();
   }
+  TENON_ASSIGN(request.session.symbols, sessionSymbols(request.inputs));
   TENON_ASSIGN(Json result, measureBench(request, terminal));
   terminal.json() ? terminal.printJson("bench", std::move(result))
                   : terminal.print(benchText(result));
@@ -88,6 +89,7 @@ Action declareBench(CLI::App &command) {
             "With --against: svg plots when compiling pays off");
   addOutput(command, flags->peers.output, "With --against: output file");
   declareSeededFlags(command, flags->request.inputs);
+  declareSessionFlag(command, flags->request.inputs);
   declareFileFlags(command, flags->request.inputs);
   declareThreadsFlag(command, flags->request.session.threads,
                      "Threads; all usable CPUs by default");

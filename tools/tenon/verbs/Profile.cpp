@@ -63,6 +63,7 @@ Status checkOutputs(const ProfileFlags &flags) {
 Status runProfile(ProfileFlags &flags, Terminal &terminal) {
   flags.request.open.useCache = !flags.noCache;
   TENON_TRY(checkOutputs(flags));
+  TENON_ASSIGN(flags.request.session.symbols, sessionSymbols(flags.request.inputs));
   TENON_ASSIGN(Profiled first, measureProfile(flags.request, flags.path, terminal));
   Json json = toJson(first.profile);
   std::string text = profileText(first.profile, flags.top);
@@ -102,6 +103,7 @@ Action declareProfile(CLI::App &command) {
   command.add_option("--layer-times", flags->layerTimes,
                      "Also write their times in the format of trtexec --exportProfile");
   declareSeededFlags(command, flags->request.inputs);
+  declareSessionFlag(command, flags->request.inputs);
   declareFileFlags(command, flags->request.inputs);
   declareThreadsFlag(command, flags->request.session.threads,
                      "Threads; all usable CPUs by default");

@@ -184,6 +184,7 @@ Status run(RunFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
   TENON_TRY(checkFormat(flags.output, engine->plan().outputs.size()));
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *engine));
+  TENON_ASSIGN(flags.session.symbols, sessionSymbols(flags.inputs));
   TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), flags.session));
   TENON_TRY(runner.run());
   if (!flags.output.empty()) {
@@ -203,6 +204,7 @@ Action declareRun(CLI::App &command) {
   addOutput(command, flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
+  declareSessionFlag(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
   declareOpenFlags(command, flags->open);
   declareBudgetFlag(command, flags->session.measureSeconds);
