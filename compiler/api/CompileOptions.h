@@ -42,6 +42,12 @@ struct StateOption {
   std::string output;
 };
 
+/// `--session symbol=value`: of sessions that are made without a value for the symbol.
+struct PresetOption {
+  std::string symbol;
+  int64_t value = 0;
+};
+
 /// Makes machine code of PTX for one architecture ("sm_90").
 struct Assembler {
   std::string name; ///< and version: "ptxas 13.0.88"; recorded in the engine
@@ -82,6 +88,7 @@ struct CompileOptions {
   std::vector<SizesArgument> optimizeFor;
   std::vector<FixedInput> fixed;
   std::vector<StateOption> states;
+  std::vector<PresetOption> presets;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};
