@@ -42,6 +42,12 @@ struct StateOption {
   std::string output;
 };
 
+/// `--session symbol=value`: of sessions that are made without a value for the symbol.
+struct PresetOption {
+  std::string symbol;
+  int64_t value = 0;
+};
+
 /// Makes machine code of PTX for one architecture ("sm_90").
 struct Assembler {
   std::string name; ///< and version: "ptxas 13.0.88"; recorded in the engine
@@ -82,6 +88,7 @@ struct CompileOptions {
   std::vector<SizesArgument> optimizeFor;
   std::vector<FixedInput> fixed;
   std::vector<StateOption> states;
+  std::vector<PresetOption> presets;
   /// Pages of a language model's session; 0 for one sequence without pages.
   uint64_t pages = 0;
   /// CPU levels to make variants for; all three by default.

@@ -5,6 +5,7 @@
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/Flops.h"
 #include "compiler/graph/NodeOrigin.h"
+#include "compiler/graph/State.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/LikelySize.h"
 #include "llvm/ADT/DenseMap.h"
@@ -62,6 +63,9 @@ public:
     }
     for (auto [symbol, dim] : llvm::zip_equal(symbols, firstDims())) {
       typical.push_back(likelySize(dim, symbol.min, symbol.max));
+    }
+    for (unsigned symbol : sessionSymbols(main)) {
+      typical[symbol] = presetOf(module, symbols[symbol]);
     }
   }
 

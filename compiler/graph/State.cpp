@@ -1,7 +1,7 @@
 // Finds inputs and outputs by name and marks them. Relies on the first function being the model.
 #include "compiler/graph/State.h"
 
-#include "compiler/graph/DataSizes.h"
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 #include "support/text/NearestName.h"
 #include "support/text/Text.h"
@@ -66,12 +66,6 @@ std::optional<StringRef> fit(StringRef pattern, StringRef name) {
               : std::nullopt;
 }
 
-/// Whether data has no part in a size.
-bool isOfSession(func::FuncOp function, AffineExpr dim) {
-  return llvm::none_of(sizeBinders(function),
-                       [&](const auto &binder) { return dim.isFunctionOfSymbol(binder.first); });
-}
-
 Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   std::optional<unsigned> argument = findInput(function, input, "tn.name");
   std::optional<unsigned> result = findOutput(function, output, "tn.name");
@@ -88,12 +82,6 @@ Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   }
   RankedTensorType before = cast<RankedTensorType>(function.getArgumentTypes()[*argument]);
   RankedTensorType after = cast<RankedTensorType>(function.getResultTypes()[*result]);
-  for (AffineExpr dim : getDims(before)) {
-    if (!isOfSession(function, dim)) {
-      return refuse(input, output, "data decides its size, but a session stores it between runs",
-                    "set its dimensions with --shape");
-    }
-  }
   if (before != after) {
     return refuse(input, output, "the two have different shapes or element types",
                   "a state must be replaced by one of its own shape and type");
@@ -136,16 +124,51 @@ SmallVector<State> statesOf(func::FuncOp function) {
   return states;
 }
 
-void setPreset(ModuleOp module, StringRef symbol, int64_t value) {
+llvm::SmallSetVector<unsigned, 4> sessionSymbols(func::FuncOp function) {
+  llvm::SmallSetVector<unsigned, 4> named;
+  for (const State &state : statesOf(function)) {
+    for (AffineExpr dim : statedDims(function, state.argument.getArgNumber())) {
+      dim.walk([&](AffineExpr part) {
+        if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part)) {
+          named.insert(symbol.getPosition());
+        }
+      });
+    }
+  }
+  return named;
+}
+
+Status setPreset(ModuleOp module, StringRef symbol, int64_t value) {
+  SymbolList symbols(module);
+  std::vector<std::string> names;
+  const Symbol *found = nullptr;
+  for (unsigned i : sessionSymbols(*module.getOps<func::FuncOp>().begin())) {
+    const Symbol &each = symbols.symbols()[i];
+    names.push_back(each.name);
+    found = StringRef(each.name) == symbol ? &each : found;
+  }
+  if (!found) {
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat("no state has '", std::string_view(symbol), "' in its dimensions"),
+        didYouMean(symbol, names, "--state and --shape decide which symbols a session has"));
+  }
+  if (value < found->min || value > found->max) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat("'", found->name, "' of sessions is to be ", value,
+                                ", but its range is ", found->min, " to ", found->max),
+                         "give a value in this range, or a wider --shape range");
+  }
   NamedAttrList presets(module->getAttrOfType<DictionaryAttr>(kPresets));
   presets.set(symbol, Builder(module.getContext()).getI64IntegerAttr(value));
   module->setAttr(kPresets, presets.getDictionary(module.getContext()));
+  return Status::ok();
 }
 
 int64_t presetOf(ModuleOp module, const Symbol &symbol) {
   DictionaryAttr presets = module->getAttrOfType<DictionaryAttr>(kPresets);
   IntegerAttr preset = presets ? presets.getAs<IntegerAttr>(symbol.name) : IntegerAttr();
-  return preset ? std::clamp(preset.getInt(), symbol.min, symbol.max) : symbol.max;
+  return preset ? preset.getInt() : symbol.max;
 }
 
 } // namespace tenon::tn

@@ -83,6 +83,9 @@ llvm::json::Value describe(const SizesArgument &sizes) {
 }
 llvm::json::Value describe(const opt::Observation &observation) { return observation.text(); }
 llvm::json::Value describe(const KernelOption &kernel) { return kernel.node + "=" + kernel.kernel; }
+llvm::json::Value describe(const PresetOption &preset) {
+  return preset.symbol + "=" + std::to_string(preset.value);
+}
 llvm::json::Value describe(const UserPass &pass) { return pass.name; }
 
 /// The options as JSON, in which lists are left out where they are empty, but for levels.

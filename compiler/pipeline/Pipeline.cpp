@@ -57,6 +57,9 @@ Status Compilation::normalize() {
   for (const StateOption &state : options.states) {
     TENON_TRY(tn::declareState(*module, state.input, state.output));
   }
+  for (const PresetOption &preset : options.presets) {
+    TENON_TRY(tn::setPreset(*module, preset.symbol, preset.value));
+  }
   TENON_TRY(checkDims(*module));
   return runUserPasses();
 }

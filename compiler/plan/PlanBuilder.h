@@ -20,8 +20,7 @@ public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<mlir::func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)),
-        sizes(function, ports(), states, plan) {}
+        weights(weightTable), states(tn::statesOf(function)), sizes(function, ports(), plan) {}
 
   Result<BuiltPlan> run();
 

@@ -4,6 +4,7 @@
 
 #include "compiler/graph/Constraints.h"
 #include "compiler/graph/ElementType.h"
+#include "compiler/graph/State.h"
 #include "compiler/graph/Steps.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -14,13 +15,11 @@ using namespace mlir;
 namespace tenon::plan {
 
 SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> inputs,
-                               ArrayRef<tn::State> states, engine::Plan &enginePlan)
+                               engine::Plan &enginePlan)
     : module(function->getParentOfType<ModuleOp>()), plan(enginePlan), declared(module),
       values(declared.symbols().size(), engine::kNone) {
-  for (const tn::State &state : states) {
-    for (AffineExpr dim : tn::statedDims(function, state.argument.getArgNumber())) {
-      bindOfSession(dim);
-    }
+  for (unsigned symbol : tn::sessionSymbols(function)) {
+    bindOfSession(symbol);
   }
   for (auto [index, input] : llvm::enumerate(inputs)) {
     bindStated(tn::statedDims(function, input.getArgNumber()), index);
@@ -33,22 +32,16 @@ SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> in
   }
 }
 
-void SizeTranslator::bindOfSession(AffineExpr dim) {
-  dim.walk([&](AffineExpr part) {
-    AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
-    if (!symbol || values[symbol.getPosition()] != engine::kNone) {
-      return;
-    }
-    const tn::Symbol &declaration = declared.symbols()[symbol.getPosition()];
-    values[symbol.getPosition()] = plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size()));
-    plan.symbols.push_back({.name = declaration.name,
-                            .min = declaration.min,
-                            .max = declaration.max,
-                            .input = engine::kNone,
-                            .dim = engine::kNone,
-                            .isOfSession = true,
-                            .preset = tn::presetOf(module, declaration)});
-  });
+void SizeTranslator::bindOfSession(unsigned symbol) {
+  const tn::Symbol &declaration = declared.symbols()[symbol];
+  values[symbol] = plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size()));
+  plan.symbols.push_back({.name = declaration.name,
+                          .min = declaration.min,
+                          .max = declaration.max,
+                          .input = engine::kNone,
+                          .dim = engine::kNone,
+                          .isOfSession = true,
+                          .preset = tn::presetOf(module, declaration)});
 }
 
 void SizeTranslator::bindStated(ArrayRef<AffineExpr> dims, size_t input) {

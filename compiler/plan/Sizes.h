@@ -4,7 +4,6 @@
 #pragma once
 
 #include "compiler/graph/Shape.h"
-#include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "engine/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,7 +14,7 @@ class SizeTranslator {
 public:
   /// Adds the symbols that states name and those that the inputs (all other arguments) bind.
   SizeTranslator(mlir::func::FuncOp function, llvm::ArrayRef<mlir::BlockArgument> inputs,
-                 llvm::ArrayRef<tn::State> states, engine::Plan &enginePlan);
+                 engine::Plan &enginePlan);
 
   /// Adds the symbols that data decides, in the order in which regions bind them.
   void addDataSymbols(llvm::ArrayRef<tn::RegionOp> order);
@@ -40,7 +39,7 @@ public:
   const std::string &unboundSymbol() const { return unbound; }
 
 private:
-  void bindOfSession(mlir::AffineExpr dim);
+  void bindOfSession(unsigned symbol);
   void bindStated(mlir::ArrayRef<mlir::AffineExpr> dims, size_t input);
   void bindDetermined(mlir::AffineExpr stated, mlir::AffineExpr dim);
 

@@ -66,7 +66,7 @@ Status PlanRunner::outOfMemory(uint64_t bytes) const {
   return Status::error(
       ErrorId::RunOutOfMemory,
       strCat("the session needs ", bytes, " bytes, more than its limit of ", options.memoryLimit),
-      "use smaller dims or raise the limit");
+      "use smaller dims or session values, or raise the limit");
 }
 
 Status PlanRunner::bind(const FlatDims &dims) {

@@ -29,6 +29,13 @@ class SessionSizes(ToolTest):
         self.assertEqual(facts["symbols"][0], {"name": "cap", "min": 2, "max": 1000, "of_session": True, "preset": 1000})
         self.assertEqual([port["name"] for port in facts["inputs"]], ["rows", "x", "weights"])
 
+    def test_preset(self):
+        compiled = "compile", "m.onnx", "-o", "p.tenon", "--state", "cache=new", "--shape", "cache:[2..1000]x4", "--target", "cpu:avx2"
+        self.succeed(*compiled, "--session", "cap=8")
+        self.assertEqual(json.loads(self.succeed("run", "p.tenon", "--json").stdout)["inputs"][2]["dims"], [1, 8])
+        for flag, said in (("cap=1", "its range is 2 to 1000"), ("n=1", "no state has 'n'"), ("cape=8", "did you mean 'cap'")):
+            self.assertIn(said, self.refuse(2, "TN0105", *compiled, "--session", flag).stderr)
+
     def test_run(self):
         random = np.random.default_rng(3)
         for cap in (2, 8, 1000):

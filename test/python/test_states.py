@@ -1,6 +1,7 @@
 """Scatters into a state of the session, which are written over it: ranks, dims of one, odd widths, reductions, over several runs, beside NumPy. Runs with a Python that has onnx: see in_wheel.py."""
 
 import pathlib
+import pickle
 import tempfile
 import unittest
 
@@ -65,6 +66,57 @@ class States(unittest.TestCase):
                     return state
 
                 self.check("ScatterElements", dims, updates, lambda: self.random.random(dims).argsort(axis).take(range(count), axis).astype(np.int64), scatter, axis=axis, reduction=reduction)
+
+
+class SizesBySession(unittest.TestCase):
+    """A cache [cap, 4] whose rows each session decides."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        value = lambda name, dims, kind=TensorProto.FLOAT: helper.make_tensor_value_info(name, kind, dims)
+        nodes = [helper.make_node("ScatterND", ["x", "i", "u"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+        graph = helper.make_graph(nodes, "g", [value("x", ["cap", 4]), value("i", [1, 1], TensorProto.INT64), value("u", [1, 4])], [value("y", ["cap", 4]), value("z", ["cap", 4])])
+        path = pathlib.Path(holder.name) / "m.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+        cls.path = pathlib.Path(holder.name) / "m.tenon"
+        cls.engine = tenon.compile(path, states={"x": "y"}, dynamic_shapes={"x": "[2..1000]x4"})
+        cls.engine.save(cls.path)
+
+    def store(self, session, row, number):
+        return session(np.array([[row]]), np.full((1, 4), number, np.float32))
+
+    def test_sessions_side_by_side(self):
+        caps = (2, 8, 1000)
+        sessions = [self.engine.session(values={"cap": cap}) for cap in caps]
+        for number in (1, 2, 3):
+            for cap, session in zip(caps, sessions):
+                z = self.store(session, cap - 1, number)
+                self.assertEqual(z.shape, (cap, 4))
+                np.testing.assert_array_equal(z[-1], np.full(4, -number))
+                self.assertFalse(z[:-1].any())
+                self.assertEqual(session.memory()["state"], -(-cap * 16 // 64) * 64)
+
+    def test_without_a_value(self):
+        self.assertEqual(self.store(self.engine, 0, 1).shape, (1000, 4))
+
+    def test_values_of_the_engine(self):
+        engine = tenon.load(self.path, values={"cap": 8})
+        self.assertEqual(self.store(engine, 0, 1).shape, (8, 4))
+        self.assertEqual(self.store(engine.session(), 0, 1).shape, (8, 4))
+        self.assertEqual(self.store(engine.session(values={"cap": 3}), 0, 1).shape, (3, 4))
+        self.assertEqual(self.store(pickle.loads(pickle.dumps(engine.session(values={"cap": np.int64(4)}))), 0, 1).shape, (4, 4))
+        self.assertEqual(self.store(pickle.loads(pickle.dumps(engine)), 0, 1).shape, (8, 4))
+
+    def test_bad_values(self):
+        for values in ({"cap": 1}, {"cap": 1001}, {"rows": 8}, {"cap": 8, "": 8}, {"cap": 8.0}, {8: 8}):
+            with self.assertRaises(tenon.Error) as caught:
+                self.engine.session(values=values)
+            self.assertEqual(caught.exception.id, "TN0105")
+        with self.assertRaises(tenon.Error) as caught:
+            self.store(self.engine.session(values={"cap": 8}), 8, 1)
+        self.assertEqual(caught.exception.id, "TN0608")
 
 
 if __name__ == "__main__":

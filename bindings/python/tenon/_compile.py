@@ -56,7 +56,7 @@ def compile(
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
     optimize_for: sizes at which the engine is as fast as a fixed one: [1, 8, 32] for the only free one, or
         [{"input": "8x128"}, {"input": (32, 128)}]; text as the command line has it.
-    states: {"input": "output"}: both are one buffer of the session, zero at first.
+    states: {"input": "output"}: both are one buffer of the session, zero at first. A session decides free sizes in their dims (`Engine.session`).
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
     kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` lists the choices.

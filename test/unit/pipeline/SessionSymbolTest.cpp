@@ -52,8 +52,7 @@ protected:
   session(std::shared_ptr<const runtime::Engine> engine, std::vector<runtime::SymbolValue> values,
           uint64_t limit = uint64_t(1) << 30) {
     return runtime::Session::create(
-        std::move(engine),
-        {.threads = 1, .memoryLimit = limit, .symbols = std::move(values)});
+        std::move(engine), {.threads = 1, .memoryLimit = limit, .symbols = std::move(values)});
   }
 
   /// Rows `rows` of the cache get `value`; the sum with weights 1, 2, ... of `cap` rows.
@@ -112,8 +111,9 @@ TEST_F(SessionSymbolTest, BadValuesAreRefused) {
            {{{"cap", 1}}, "'cap' of the session is to be 1, but the engine accepts 2 to 1000"},
            {{{"cap", 8}, {"cap", 1001}},
             "'cap' of the session is to be 1001, but the engine accepts 2 to 1000"},
-           {{{"cap", INT64_MIN}}, "'cap' of the session is to be -9223372036854775808, but the "
-                                  "engine accepts 2 to 1000"}}) {
+           {{{"cap", INT64_MIN}},
+            "'cap' of the session is to be -9223372036854775808, but the "
+            "engine accepts 2 to 1000"}}) {
     Status status = session(engine, values).status();
     EXPECT_EQ(status.id(), ErrorId::BadArgument);
     EXPECT_EQ(status.message(), message);

@@ -142,6 +142,10 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
                                      pipeline::kPhaseNames.begin());
   }
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
+  for (const std::string &text : request.session) {
+    TENON_ASSIGN(SessionArgument preset, parseSessionArgument(text));
+    options.presets.push_back({std::move(preset.symbol), preset.value});
+  }
   TENON_ASSIGN(options.optimizeFor, parseSizesArguments(request.optimizeFor));
   TENON_TRY(applyTarget(request.target, options, options.notice));
   for (const std::string &name : request.extraOutputs) {

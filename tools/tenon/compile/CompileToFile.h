@@ -24,7 +24,7 @@ inline constexpr Range<double> kMaxWeights = {1, 1000};
 struct CompileRequest {
   pipeline::CompileOptions options; ///< without an output, the engine goes beside the model
   TargetFlags target;
-  std::vector<std::string> shapes, optimizeFor, extraOutputs, plugins, kernels;
+  std::vector<std::string> shapes, session, optimizeFor, extraOutputs, plugins, kernels;
   std::vector<tenon_pass> passes; ///< of the caller, accepted by checkPass; they run first
   std::string stopAfter;          ///< empty for none
   bool noCache = false;

@@ -138,6 +138,11 @@ Action declareCompile(CLI::App &command) {
           "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);
   command
+      .add_option("--session", flags->session,
+                  "Value of a symbol that sizes state, in sessions that are made without one: "
+                  "pages=64; by default the largest (repeat for more)")
+      ->allow_extra_args(false);
+  command
       .add_option(
           "--optimize-for", flags->optimizeFor,
           "Sizes at which an engine of free sizes is as fast as one of fixed sizes: 1,8,32 for "
