@@ -209,7 +209,7 @@ class Interface(TextsTest):
 class Trouble(TextsTest):
     """What clients and workers do to each other. One more model, `plain`, which takes no chats."""
 
-    arguments = ("--queue", 12)
+    arguments = ("--queue", 12, "--client-timeout", 1)
 
     @classmethod
     def make(cls):
@@ -280,6 +280,33 @@ class Trouble(TextsTest):
         stream.close()
         self.server.wait_until(lambda: cancelled() == before + 2 and self.running() == 0)
 
+    def test_slow_reader(self):
+        """A client that takes nothing of a large answer: others do not wait for it, and after --client-timeout it is cut off."""
+        alone = self.chat(max_tokens=60).choices[0].message.content
+        outcome = lambda which: self.server.metric("tenon_requests_total", f'model="m",version="1",outcome="{which}"')
+        before = outcome("cancelled")
+        large = {"model": "m", "messages": CHATS[0], "stream": True, "max_tokens": LONG, "n": 7, "logprobs": True, "top_logprobs": 20}
+        body = json.dumps(large).encode()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", self.server.port))
+            connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            self.server.wait_until(lambda: self.running() == 7)
+            self.assertEqual(alone, self.chat(max_tokens=60).choices[0].message.content)
+            self.server.wait_until(lambda: outcome("cancelled") == before + 1 and self.running() == 0)
+
+    def test_versions_of_http(self):
+        """The same events over HTTP/1.0, whose body ends with the connection, and over HTTP/2."""
+        body = json.dumps({"model": "m", "prompt": "a", "stream": True, "temperature": 0, "seed": 1})
+        strip = lambda text: [line.partition(',"model"')[2] for line in text.decode().split("\n\n")]
+        said = []
+        for option in ("--http1.1", "--http1.0", "--http2-prior-knowledge"):
+            done = subprocess.run(["curl", "-sN", option, "-d", body, f"http://127.0.0.1:{self.server.port}/v1/completions"], capture_output=True, check=True, timeout=30)
+            self.assertTrue(done.stdout.endswith(b"data: [DONE]\n\n"), done.stdout)
+            said.append(strip(done.stdout))
+        self.assertEqual([said[0]] * 2, said[1:])
+        self.assertGreater(len(said[0]), 10)
+
     def test_full(self):
         """Beyond --queue answers that wait, requests are refused with status 429."""
 
@@ -316,6 +343,29 @@ class Trouble(TextsTest):
                 self.assertIn("TN0814", each.result().message)
         self.assertEqual(alone, self.chat(max_tokens=30).choices[0].message.content)
         self.assertEqual(1, self.server.metric("tenon_worker_losses_total", None))
+
+
+class Rights(TextsTest):
+    """A server with tokens: one that may infer, one that may read."""
+
+    @classmethod
+    def make(cls):
+        tokens = cls.folder.parent / "tokens"
+        tokens.write_text("infer-token-0123456789 infer\nread-token-0123456789 read\n")
+        tokens.chmod(0o600)
+        cls.arguments = ("--token-file", tokens)
+
+    def test_roles(self):
+        users = {name: openai.OpenAI(base_url=self.client.base_url, api_key=f"{name}-token-0123456789", max_retries=0) for name in ("infer", "read", "no")}
+        ask = lambda name: users[name].chat.completions.create(model="m", messages=CHATS[0], max_tokens=2)
+        self.assertEqual(2, ask("infer").usage.completion_tokens)
+        self.assertEqual(["m"], [model.id for model in users["read"].models.list().data])
+        for name, error in {"read": openai.PermissionDeniedError, "no": openai.AuthenticationError}.items():
+            with self.assertRaises(error) as caught:
+                ask(name)
+            self.assertIn("TN081", caught.exception.message)
+        for user in users.values():
+            user.close()
 
 
 class Page(unittest.TestCase):
