@@ -31,17 +31,18 @@ OPENINGS = ["The", "he", "0123456789" * 9, "a b c", "?", "\n\n", "Once upon", "z
 SAMPLED = {"temperature": 1.3, "top_p": 0.9, "seed": 5, "frequency_penalty": 0.3}
 
 
-def compile_model(folder, name, **changes):
+def compile_model(folder, name, *arguments, **changes):
     """A seeded language model as an engine in the folder."""
     source = folder.parent / f"{name}.gguf"
     models.write(models.Model("llama", width=64, inner=96, head=16, tied=False, context=POSITIONS, **changes), source)
-    subprocess.run([TENON, "compile", source, "-o", folder / f"{name}.tenon", "--quiet"], check=True)
+    subprocess.run([TENON, "compile", source, "-o", folder / f"{name}.tenon", "--quiet", *map(str, arguments)], check=True)
 
 
 class TextsTest(unittest.TestCase):
     """A server with the model `m`, and a client for it."""
 
     arguments = ()
+    compiled = ()
 
     @classmethod
     def setUpClass(cls):
@@ -49,7 +50,7 @@ class TextsTest(unittest.TestCase):
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name) / "models"
         cls.folder.mkdir()
-        compile_model(cls.folder, "m")
+        compile_model(cls.folder, "m", *cls.compiled)
         cls.make()
         cls.server = cls.enterClassContext(Server(cls.folder, "--threads", 1, *cls.arguments))
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0, timeout=60)
@@ -116,7 +117,7 @@ class Interface(TextsTest):
         streamed = list(self.complete(stream=True))
         self.assertEqual(alone[0], "".join(chunk.choices[0].text for chunk in streamed))
         self.assertEqual("length", streamed[-1].choices[0].finish_reason)
-        self.assertEqual(16, self.client.completions.create(model="m", prompt="a").usage.completion_tokens)
+        self.assertEqual(16, self.client.completions.create(model="m", prompt="a", temperature=0).usage.completion_tokens)
 
     def test_sampling(self):
         """A seed fixes a text; answers of one request have seeds of their own; without a seed texts differ."""
@@ -204,6 +205,22 @@ class Interface(TextsTest):
         self.assertEqual(before["prompt_tokens_total"] + usage.prompt_tokens, self.server.metric("tenon_text_prompt_tokens_total", None))
         self.assertEqual(before["first_token_seconds_count"] + 2, self.server.metric("tenon_text_first_token_seconds_count", None))
         self.assertEqual(0, self.server.metric("tenon_text_running", None))
+
+
+class Pages(Interface):
+    """The same with an engine that keeps keys and values in pages."""
+
+    compiled = ("--pages", 520)
+
+    def test_shared_prompt(self):
+        """A prompt that came before is not computed again, as far as it fills pages, and its answer is the same; pages come back."""
+        prompt = "a shared beginning, " * 20
+        first, second = (self.complete(prompt) for _ in range(2))
+        self.assertEqual(first.choices[0].text, second.choices[0].text)
+        self.assertEqual(0, first.usage.prompt_tokens_details.cached_tokens)
+        self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, second.usage.prompt_tokens // 2)
+        self.assertEqual(520, self.server.metric("tenon_text_pages", None))
+        self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) == 0)
 
 
 class Trouble(TextsTest):
@@ -358,7 +375,7 @@ class Rights(TextsTest):
 
     def test_roles(self):
         users = {name: openai.OpenAI(base_url=self.client.base_url, api_key=f"{name}-token-0123456789", max_retries=0) for name in ("infer", "read", "no")}
-        ask = lambda name: users[name].chat.completions.create(model="m", messages=CHATS[0], max_tokens=2)
+        ask = lambda name: users[name].chat.completions.create(model="m", messages=CHATS[0], max_tokens=2, temperature=0)
         self.assertEqual(2, ask("infer").usage.completion_tokens)
         self.assertEqual(["m"], [model.id for model in users["read"].models.list().data])
         for name, error in {"read": openai.PermissionDeniedError, "no": openai.AuthenticationError}.items():
