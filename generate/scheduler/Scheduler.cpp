@@ -185,9 +185,12 @@ Scheduler::Admission Scheduler::admit(Request &request) {
   auto isFree = [&](const PagePool::Match &match) { return !pool.isReferenced(match.page); };
   int64_t known = pagesOf(request.size()), all = mayNeed(request);
   bool reserves = options.policy == PagePolicy::Reserve;
-  // Each running request may soon need one more page: without them, the next step would preempt
+  // Running requests may soon need one more page each: without them, the next step would preempt
   // what this one admits.
-  int64_t wanted = reserves ? all : known + running();
+  int64_t growing = std::ranges::count_if(runningOnes, [&](const Request *other) {
+    return mayNeed(*other) > static_cast<int64_t>(other->pages.size());
+  });
+  int64_t wanted = reserves ? all : known + growing;
   int64_t missing = wanted - static_cast<int64_t>(shared.size()) +
                     static_cast<int64_t>(std::ranges::count_if(shared, isFree));
   if (missing > pool.free() - promised) {

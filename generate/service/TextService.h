@@ -84,6 +84,8 @@ public:
   Status step(const Take &take);
 
   ServiceStatistics statistics() const;
+  /// Bytes that its engine holds beside the model's weights.
+  Result<uint64_t> memory() const { return engine->memory(); }
 
 private:
   struct Answer {

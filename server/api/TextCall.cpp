@@ -12,7 +12,7 @@ namespace tenon::server {
 namespace {
 
 std::string makeId(bool isChat) {
-  static thread_local std::random_device device;
+  std::random_device device;
   uint64_t bits = (static_cast<uint64_t>(device()) << 32) | device();
   return fmt::format("{}-{:016x}", isChat ? "chatcmpl" : "cmpl", bits);
 }

@@ -52,9 +52,8 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
 } // namespace
 
 Result<std::unique_ptr<Generation>>
-Generation::create(std::unique_ptr<generate::LanguageModel> model, unsigned threads) {
-  generate::ServiceOptions options;
-  options.threads = threads;
+Generation::create(std::unique_ptr<generate::LanguageModel> model,
+                   const generate::ServiceOptions &options) {
   TENON_ASSIGN(std::unique_ptr<generate::TextService> service,
                generate::TextService::create(*model, options));
   return std::unique_ptr<Generation>(new Generation(std::move(model), std::move(service)));

@@ -21,13 +21,14 @@ namespace tenon::server {
 
 class Generation {
 public:
-  /// `threads` of a step. Errors are those of TextService::create.
+  /// Errors are those of TextService::create.
   static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
-                                                    unsigned threads);
+                                                    const generate::ServiceOptions &options);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
-  const generate::LanguageModel &language() const { return *model; }
+  /// Bytes that it holds beside the weights; before start.
+  Result<uint64_t> heldBytes() const { return service->memory(); }
 
   /// Serves the front over the socket, once.
   void start(Descriptor socket);

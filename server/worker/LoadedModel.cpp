@@ -106,7 +106,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
   TENON_TRY(model->describe(wanted.batch, threads, start));
   if (model->holdsLanguageModel()) {
-    TENON_TRY(model->becomeLanguageModel(threads));
+    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2));
     model->generation->start(std::move(descriptors[1]));
     return model;
   }
@@ -173,13 +173,20 @@ bool LoadedModel::holdsLanguageModel() const {
   return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
 }
 
-Status LoadedModel::becomeLanguageModel(unsigned threads) {
+Status LoadedModel::becomeLanguageModel(unsigned threads, size_t instanceCount) {
+  generate::ServiceOptions options;
+  options.threads = threads;
+  if (instanceCount > 1) { // somebody said how many requests run at once
+    options.maxRunning = static_cast<int64_t>(instanceCount);
+  }
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
   const generate::ModelFacts facts = model->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(generation, Generation::create(std::move(model), threads));
+  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  TENON_ASSIGN(uint64_t held, generation->heldBytes());
+  modelInfo.bytes += held;
   return Status::ok();
 }
 

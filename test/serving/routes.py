@@ -59,8 +59,10 @@ class Table(ServingTest):
                         self.assertIn(status, (200, 501), body)
                     elif route["operation"] == "ModelDrift":
                         self.refused((status, body), 404, "TN0810")  # it is not monitored
-                    elif route["operation"] == "ModelLabels":
+                    elif route["operation"] in ("ModelLabels", "ChatCompletions", "Completions"):
                         self.refused((status, body), 400, "TN0806")
+                    elif route["operation"] == "TextModel":
+                        self.refused((status, body), 404, "TN0810")  # it continues no texts
                     else:
                         self.assertEqual(200, status, body)
                     self.server.wait_until(lambda: self.server.get("/v2/health/ready")[0] == 200)

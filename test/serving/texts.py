@@ -31,17 +31,18 @@ OPENINGS = ["The", "he", "0123456789" * 9, "a b c", "?", "\n\n", "Once upon", "z
 SAMPLED = {"temperature": 1.3, "top_p": 0.9, "seed": 5, "frequency_penalty": 0.3}
 
 
-def compile_model(folder, name, **changes):
+def compile_model(folder, name, *arguments, **changes):
     """A seeded language model as an engine in the folder."""
     source = folder.parent / f"{name}.gguf"
     models.write(models.Model("llama", width=64, inner=96, head=16, tied=False, context=POSITIONS, **changes), source)
-    subprocess.run([TENON, "compile", source, "-o", folder / f"{name}.tenon", "--quiet"], check=True)
+    subprocess.run([TENON, "compile", source, "-o", folder / f"{name}.tenon", "--quiet", *map(str, arguments)], check=True)
 
 
 class TextsTest(unittest.TestCase):
     """A server with the model `m`, and a client for it."""
 
     arguments = ()
+    compiled = ()
 
     @classmethod
     def setUpClass(cls):
@@ -49,7 +50,7 @@ class TextsTest(unittest.TestCase):
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name) / "models"
         cls.folder.mkdir()
-        compile_model(cls.folder, "m")
+        compile_model(cls.folder, "m", *cls.compiled)
         cls.make()
         cls.server = cls.enterClassContext(Server(cls.folder, "--threads", 1, *cls.arguments))
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0, timeout=60)
@@ -116,7 +117,7 @@ class Interface(TextsTest):
         streamed = list(self.complete(stream=True))
         self.assertEqual(alone[0], "".join(chunk.choices[0].text for chunk in streamed))
         self.assertEqual("length", streamed[-1].choices[0].finish_reason)
-        self.assertEqual(16, self.client.completions.create(model="m", prompt="a").usage.completion_tokens)
+        self.assertEqual(16, self.client.completions.create(model="m", prompt="a", temperature=0).usage.completion_tokens)
 
     def test_sampling(self):
         """A seed fixes a text; answers of one request have seeds of their own; without a seed texts differ."""
@@ -206,10 +207,26 @@ class Interface(TextsTest):
         self.assertEqual(0, self.server.metric("tenon_text_running", None))
 
 
+class Pages(Interface):
+    """The same with an engine that keeps keys and values in pages."""
+
+    compiled = ("--pages", 520)
+
+    def test_shared_prompt(self):
+        """A prompt that came before is not computed again, as far as it fills pages, and its answer is the same; pages come back."""
+        prompt = "a shared beginning, " * 20
+        first, second = (self.complete(prompt) for _ in range(2))
+        self.assertEqual(first.choices[0].text, second.choices[0].text)
+        self.assertEqual(0, first.usage.prompt_tokens_details.cached_tokens)
+        self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, second.usage.prompt_tokens // 2)
+        self.assertEqual(520, self.server.metric("tenon_text_pages", None))
+        self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) == 0)
+
+
 class Trouble(TextsTest):
     """What clients and workers do to each other. One more model, `plain`, which takes no chats."""
 
-    arguments = ("--queue", 12)
+    arguments = ("--queue", 12, "--client-timeout", 1)
 
     @classmethod
     def make(cls):
@@ -280,6 +297,34 @@ class Trouble(TextsTest):
         stream.close()
         self.server.wait_until(lambda: cancelled() == before + 2 and self.running() == 0)
 
+    def test_slow_reader(self):
+        """A client that takes nothing of a large answer: others do not wait for it, and after --client-timeout it is cut off."""
+        alone = self.chat(max_tokens=60).choices[0].message.content
+        outcome = lambda which: self.server.metric("tenon_requests_total", f'model="m",version="1",outcome="{which}"')
+        before = outcome("cancelled")
+        # No answer ends by itself: 257 is the token that would.
+        large = {"model": "m", "messages": CHATS[0], "stream": True, "max_tokens": LONG, "n": 7, "logprobs": True, "top_logprobs": 20, "logit_bias": {"257": -100}}
+        body = json.dumps(large).encode()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", self.server.port))
+            connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            self.server.wait_until(lambda: self.running() > 0)
+            self.assertEqual(alone, self.chat(max_tokens=60).choices[0].message.content)
+            self.server.wait_until(lambda: outcome("cancelled") == before + 1 and self.running() == 0)
+
+    def test_versions_of_http(self):
+        """The same events over HTTP/1.0, whose body ends with the connection, and over HTTP/2."""
+        body = json.dumps({"model": "m", "prompt": "a", "stream": True, "temperature": 0, "seed": 1})
+        strip = lambda text: [line.partition(',"model"')[2] for line in text.decode().split("\n\n")]
+        said = []
+        for option in ("--http1.1", "--http1.0", "--http2-prior-knowledge"):
+            done = subprocess.run(["curl", "-sN", option, "-d", body, f"http://127.0.0.1:{self.server.port}/v1/completions"], capture_output=True, check=True, timeout=30)
+            self.assertTrue(done.stdout.endswith(b"data: [DONE]\n\n"), done.stdout)
+            said.append(strip(done.stdout))
+        self.assertEqual([said[0]] * 2, said[1:])
+        self.assertGreater(len(said[0]), 10)
+
     def test_full(self):
         """Beyond --queue answers that wait, requests are refused with status 429."""
 
@@ -316,6 +361,29 @@ class Trouble(TextsTest):
                 self.assertIn("TN0814", each.result().message)
         self.assertEqual(alone, self.chat(max_tokens=30).choices[0].message.content)
         self.assertEqual(1, self.server.metric("tenon_worker_losses_total", None))
+
+
+class Rights(TextsTest):
+    """A server with tokens: one that may infer, one that may read."""
+
+    @classmethod
+    def make(cls):
+        tokens = cls.folder.parent / "tokens"
+        tokens.write_text("infer-token-0123456789 infer\nread-token-0123456789 read\n")
+        tokens.chmod(0o600)
+        cls.arguments = ("--token-file", tokens)
+
+    def test_roles(self):
+        users = {name: openai.OpenAI(base_url=self.client.base_url, api_key=f"{name}-token-0123456789", max_retries=0) for name in ("infer", "read", "no")}
+        ask = lambda name: users[name].chat.completions.create(model="m", messages=CHATS[0], max_tokens=2, temperature=0)
+        self.assertEqual(2, ask("infer").usage.completion_tokens)
+        self.assertEqual(["m"], [model.id for model in users["read"].models.list().data])
+        for name, error in {"read": openai.PermissionDeniedError, "no": openai.AuthenticationError}.items():
+            with self.assertRaises(error) as caught:
+                ask(name)
+            self.assertIn("TN081", caught.exception.message)
+        for user in users.values():
+            user.close()
 
 
 class Page(unittest.TestCase):

@@ -112,7 +112,7 @@ constexpr Verb kVerbs[] = {
     {"verify", "guides/signing.md", "verify that a trusted key has signed a model or engine",
      "tenon verify model.tenon --trusted public.pem", declareVerify},
     {"serve", "guides/serving.md",
-     "serve engines over HTTP and gRPC, for KServe v2 and Triton clients",
+     "serve engines over HTTP and gRPC, for clients of KServe v2, Triton and OpenAI",
      "tenon serve model.tenon\ntenon serve models/ --port 9000\ntenon serve models/ --address "
      "0.0.0.0 --token-file tokens",
      declareServe, false},
