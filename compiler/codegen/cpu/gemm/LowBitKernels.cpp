@@ -327,6 +327,14 @@ std::string roundSymbol(const tn::BlockRows &layout) { return symbolOf("round_ro
 
 std::string integerSymbol(const tn::BlockRows &layout) { return symbolOf("rounded", layout); }
 
+std::vector<std::string> integerSymbols() {
+  std::vector<std::string> names;
+  for (const tn::BlockRows &kind : kinds()) {
+    names.push_back(integerSymbol(kind));
+  }
+  return names;
+}
+
 std::vector<std::string> lowBitSymbols() {
   std::vector<std::string> names;
   for (const tn::BlockRows &kind : kinds()) {

@@ -57,6 +57,8 @@ std::string roundSymbol(const tn::BlockRows &layout);
 /// result beside any others: void(const int32_t *a, int64_t lda, const int32_t *b, float *c,
 /// int64_t ldc, int64_t k, int64_t block, int64_t rows).
 std::string integerSymbol(const tn::BlockRows &layout);
+/// Of all layouts.
+std::vector<std::string> integerSymbols();
 
 /// All these symbols.
 std::vector<std::string> lowBitSymbols();
@@ -68,6 +70,11 @@ void buildScaleRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::Blo
 void buildRoundRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
 void buildIntegerProduct(mlir::ModuleOp module, engine::CpuLevel level,
                          const tn::BlockRows &layout);
+
+/// Adds the function of integerSymbol for levels with tiles; calls `fewRows`, of the same type, for
+/// what is no 8 rows.
+void buildRoundedTiles(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout,
+                       llvm::StringRef fewRows);
 
 /// A module with the function of that name, one of these or of MicroKernel.h's, and what it calls.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,

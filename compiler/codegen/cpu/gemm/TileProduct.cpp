@@ -4,6 +4,7 @@
 // are tiles of their own shape: nothing outside the operands is read.
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -306,13 +307,19 @@ void buildTileProduct(ModuleOp module, ProductType type, StringRef name, StringR
 }
 
 void releaseTiles(func::FuncOp kernel, engine::CpuLevel level) {
+  std::vector<std::string> onTiles;
+  for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
+    if (multipliesOnTiles(level, type)) {
+      onTiles.push_back(anyRowsSymbol(type));
+    }
+  }
+  if (multipliesOnTiles(level, ProductType::U8S8)) {
+    llvm::append_range(onTiles, integerSymbols());
+  }
   bool usesTiles = false;
   kernel.walk([&](CallOpInterface call) {
     SymbolRefAttr callee = dyn_cast<SymbolRefAttr>(call.getCallableForCallee());
-    for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
-      usesTiles |= callee && callee.getLeafReference() == anyRowsSymbol(type) &&
-                   multipliesOnTiles(level, type);
-    }
+    usesTiles |= callee && llvm::is_contained(onTiles, callee.getLeafReference());
   });
   if (usesTiles) {
     OpBuilder builder(kernel.getBody().back().getTerminator());
