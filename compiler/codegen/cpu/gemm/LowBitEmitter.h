@@ -71,18 +71,23 @@ protected:
     return llvm::SmallVector<mlir::Value>(loop.getResults());
   }
 
+  /// Of a block of weights, for a vector of columns.
+  struct Header {
+    mlir::Value scale, zero; ///< no zero where the layout has none
+  };
+  Header headerOf(mlir::Value panel) {
+    mlir::Value scale = load(floats, panel);
+    return {scale, layout.hasZeroPoints ? load(floats, offset(panel, constant(kPanel))) : nullptr};
+  }
   /// The sums of floats with those of a block of rounded rows, which are integers: one row's, whose
-  /// header is at `row`, by a vector of columns, whose header is at `panel`. All kernels of rounded
-  /// rows scale and add so, and give the same bits.
-  mlir::Value addScaled(mlir::Value integers, mlir::Value row, mlir::Value panel, mlir::Value sum) {
+  /// header is at `row`. All kernels of rounded rows scale and add so, and give the same bits.
+  mlir::Value addScaled(mlir::Value integers, mlir::Value row, const Header &of, mlir::Value sum) {
     mlir::Value levels = mlir::arith::SIToFPOp::create(builder, loc, floats, integers);
-    if (layout.hasZeroPoints) {
-      mlir::Value zero = load(floats, offset(panel, constant(kPanel)));
-      mlir::Value ofRow = everyLane(row, constant(1));
-      mlir::Value negative = mlir::arith::NegFOp::create(builder, loc, ofRow);
-      levels = mlir::vector::FMAOp::create(builder, loc, negative, zero, levels);
+    if (of.zero) {
+      mlir::Value negative = mlir::arith::NegFOp::create(builder, loc, everyLane(row, constant(1)));
+      levels = mlir::vector::FMAOp::create(builder, loc, negative, of.zero, levels);
     }
-    mlir::Value scaled = mlir::arith::MulFOp::create(builder, loc, levels, load(floats, panel));
+    mlir::Value scaled = mlir::arith::MulFOp::create(builder, loc, levels, of.scale);
     return mlir::vector::FMAOp::create(builder, loc, scaled, everyLane(row, constant(0)), sum);
   }
 

@@ -194,11 +194,14 @@ private:
 
   /// The sums of floats with those of a block.
   SmallVector<Value> scaleBlock(Value a, Value b, ArrayRef<Value> integers, ValueRange sums) {
+    SmallVector<Header> headers;
+    for (int64_t vector = 0; vector < vectors; ++vector) {
+      headers.push_back(headerOf(offset(b, constant(vector * lanes))));
+    }
     SmallVector<Value> next;
     for (int64_t i = 0; i < rows * vectors; ++i) {
       Value row = offset(a, mul(lda, constant(i / vectors)));
-      next.push_back(
-          addScaled(integers[i], row, offset(b, constant(i % vectors * lanes)), sums[i]));
+      next.push_back(addScaled(integers[i], row, headers[i % vectors], sums[i]));
     }
     return next;
   }

@@ -201,12 +201,12 @@ private:
     Value place = arith::AndIOp::create(builder, loc, block, constant(kPlaces - 1));
     return offset(products, mul(place, constant(kRowsAtOnce * kPanel)));
   }
-  Value headerOf(const Part &part, Value block) { return offset(part.rows, mul(block, wordsOfA)); }
+  Value rowsOf(const Part &part, Value block) { return offset(part.rows, mul(block, wordsOfA)); }
 
   /// The sums of integers of a block, into their place.
   void multiplyBlock(const Part &part, Value block) {
     Value strideOfA = mul(lda, constant(4)), stride = constant(4 * kPanel);
-    Value ofRows = offset(headerOf(part, block), constant(RoundedRows::kHeader));
+    Value ofRows = offset(rowsOf(part, block), constant(RoundedRows::kHeader));
     Value ofPanel = offset(numbers, mul(mul(block, blockWords), constant(kPanel)));
     for (int64_t half : {0, 1}) {
       call("llvm.x86.tilezero", {tile(half)});
@@ -228,8 +228,12 @@ private:
 
   /// The sums of floats with those of a block.
   SmallVector<Value> scaleBlock(const Part &part, Value block, ValueRange sums) {
-    Value header = headerOf(part, block), place = placeOf(block);
+    Value header = rowsOf(part, block), place = placeOf(block);
     Value ofPanel = offset(part.panel, mul(mul(block, wordsOfB), constant(kPanel)));
+    SmallVector<Header> headers;
+    for (int64_t column = 0; column < kPanel; column += lanes) {
+      headers.push_back(headerOf(offset(ofPanel, constant(column))));
+    }
     SmallVector<Value> next;
     for (int64_t i = 0; i < kRowsAtOnce * vectors(); ++i) {
       int64_t row = i / vectors(), column = i % vectors() * lanes;
@@ -240,9 +244,20 @@ private:
             vector::BroadcastOp::create(builder, loc, words, load(i32, offset(ofRow, constant(1))));
         integers = arith::AddIOp::create(builder, loc, integers, common);
       }
-      next.push_back(addScaled(integers, ofRow, offset(ofPanel, constant(column)), sums[i]));
+      next.push_back(inOrder(addScaled(integers, ofRow, headers[i % vectors()], sums[i])));
     }
     return next;
+  }
+
+  /// Holds the compiler from loading what all rows need before it adds the first, which takes more
+  /// registers than there are.
+  Value inOrder(Value sum) {
+    return LLVM::InlineAsmOp::create(builder, loc, floats, sum, /*asm_string=*/"", "=v,0,~{memory}",
+                                     /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                     LLVM::tailcallkind::TailCallKind::None,
+                                     /*asm_dialect=*/LLVM::AsmDialectAttr(),
+                                     /*operand_attrs=*/ArrayAttr())
+        .getResult(0);
   }
 
   Value atWord(Value base, Value word, int64_t column) {
