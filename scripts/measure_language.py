@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-QUESTION = "<|im_start|>user\nHow many days are there in a week?<|im_end|>\n<|im_start|>assistant\n"
+QUESTION = "Question: How many days are there in a week?\nAnswer:"
 WORDS = "one two three four five six seven eight nine ten red green blue white black small large old new good".split()
 
 
