@@ -46,6 +46,25 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
+  void buildDecodeWords() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function =
+        func::FuncOp::create(builder, loc, decodeWordsSymbol(layout),
+                             builder.getFunctionType({pointer, pointer, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    ValueRange arguments = entry->getArguments();
+    forEachBlock(arguments[0], arguments[2], arguments[3],
+                 [&](Value block, Value first, Value count) {
+                   Value target = offset(arguments[1], mul(first, constant(kPanel / 2)));
+                   for (int64_t column = 0; column < kPanel; column += lanes) {
+                     decodeWords(block, target, count, column);
+                   }
+                 });
+    func::ReturnOp::create(builder, loc);
+  }
+
   void buildProduct(int64_t rowCount) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
@@ -230,6 +249,33 @@ private:
         });
   }
 
+  /// The numbers of each word by pairs.
+  void decodeWords(Value block, Value to, Value count, int64_t column) {
+    Value scale = scaleOf(block, column), zero = zeroOf(block, column);
+    int64_t each = layout.elementsOfWord();
+    auto bits = [&](Value read, int64_t index) -> Value {
+      Value level = arith::SubFOp::create(builder, loc, number(read, word(index)), zero);
+      Value wide = arith::MulFOp::create(builder, loc, level, scale);
+      Value narrow = arith::TruncFOp::create(builder, loc,
+                                             VectorType::get(lanes, builder.getBF16Type()), wide);
+      Value halves = vector::BitCastOp::create(
+          builder, loc, VectorType::get(lanes, builder.getI16Type()), narrow);
+      return arith::ExtUIOp::create(builder, loc, words, halves);
+    };
+    Value number = arith::CeilDivUIOp::create(builder, loc, count, constant(each));
+    forRange(constant(0), number, constant(1), {}, [&](Value at, ValueRange) {
+      Value from = add(at, constant(layout.headerWords()));
+      Value read = load(words, wordAddress(block, from, column));
+      for (int64_t i = 0; i < each; i += 2) {
+        Value upper = arith::ShLIOp::create(builder, loc, bits(read, i + 1), everyWord(16));
+        Value both = arith::OrIOp::create(builder, loc, bits(read, i), upper);
+        Value place = add(mul(at, constant(each / 2)), constant(i / 2));
+        LLVM::StoreOp::create(builder, loc, both, wordAddress(to, place, column), 4);
+      }
+      return SmallVector<Value>();
+    });
+  }
+
   /// `a` is the block's first element of row 0, `sum` the sum of the block's elements of row 0.
   void multiplyBlock(Value a, Value sum, Value block, Value count, int64_t column) {
     Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
@@ -319,6 +365,10 @@ std::vector<tn::BlockRows> kinds() {
 
 std::string decodeSymbol(const tn::BlockRows &layout) { return symbolOf("decode", layout); }
 
+std::string decodeWordsSymbol(const tn::BlockRows &layout) {
+  return symbolOf("decode_words", layout);
+}
+
 std::string scaleSymbol(const tn::BlockRows &layout) { return symbolOf("scale_rows", layout); }
 
 std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
@@ -339,6 +389,7 @@ std::vector<std::string> lowBitSymbols() {
   std::vector<std::string> names;
   for (const tn::BlockRows &kind : kinds()) {
     names.push_back(decodeSymbol(kind));
+    names.push_back(decodeWordsSymbol(kind));
     names.push_back(scaleSymbol(kind));
     names.push_back(lowBitSymbol(kind));
     names.push_back(roundSymbol(kind));
@@ -350,8 +401,8 @@ std::vector<std::string> lowBitSymbols() {
 OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
                                           StringRef name) {
   for (const tn::BlockRows &kind : kinds()) {
-    const std::string own[] = {decodeSymbol(kind), scaleSymbol(kind), lowBitSymbol(kind),
-                               roundSymbol(kind), integerSymbol(kind)};
+    const std::string own[] = {decodeSymbol(kind), decodeWordsSymbol(kind), scaleSymbol(kind),
+                               lowBitSymbol(kind), roundSymbol(kind),       integerSymbol(kind)};
     if (!llvm::is_contained(own, name)) {
       continue;
     }
@@ -361,6 +412,8 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
     LowBitBuilder builder(*module, level, kind);
     if (name == decodeSymbol(kind)) {
       builder.buildDecode();
+    } else if (name == decodeWordsSymbol(kind)) {
+      builder.buildDecodeWords();
     } else if (name == scaleSymbol(kind)) {
       buildScaleRows(*module, level, kind);
     } else if (name == roundSymbol(kind)) {

@@ -19,6 +19,10 @@ inline constexpr int64_t kLowBitRows = 8;
 /// int64_t block) writes [count x 32], from the beginning of a block on.
 std::string decodeSymbol(const tn::BlockRows &layout);
 
+/// The same as bf16 for products of words of two: void(const int32_t *b, int32_t *to, int64_t
+/// count, int64_t block) writes [count / 2 x 32] words, and the rest of those of a last word of b.
+std::string decodeWordsSymbol(const tn::BlockRows &layout);
+
 /// Rows of A as the multiplying kernel reads them: the element at number `i` of a word is divided
 /// by what that number is shifted by in the word, which is a power of two, and behind a row stand
 /// the sums of its elements by blocks.

@@ -1,12 +1,14 @@
 // Products by weights of 4 or 8 bits: tiles of few rows multiply by panels as they lie, which is
 // bound by the stream of weights; tiles of more rows take a part of a panel into scratch and
-// multiply it by the micro-kernel of f32. Rounded rows (tn.round_blocks) multiply by panels as they
+// multiply it by the micro-kernel of f32, or of bf16 where rows are bf16 and the level multiplies
+// such words by one instruction. Rounded rows (tn.round_blocks) multiply by panels as they
 // lie, however many they are.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/graph/TnRare.h"
 
@@ -21,22 +23,26 @@ namespace {
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kMinLowBitRows = 14;
 /// Numbers of a column that are in scratch at a time: 32 columns of f32 are half of the smallest L2
-/// cache's share, and stay in it.
-constexpr int64_t kDepthPart = 256;
+/// cache's share, and stay in it; as words of bf16 they are what tiles take at once.
+constexpr int64_t kDepthPart = 256, kDepthPartOfWords = 384;
 
 class LowBitMatmul {
 public:
-  LowBitMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
+  LowBitMatmul(KernelBuilder &kernel, Region &region, tn::MatmulOp matmul, int64_t tileRows)
       : kernel(kernel), tileRows(tileRows), matmul(matmul),
         layout(matmul.getB().getDefiningOp<tn::DecodeRowsOp>().layout()),
         rounded(matmul.getA().getDefiningOp<tn::RoundBlocksOp>()),
-        epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows),
+        epilogue(kernel, region.source, matmul, Value()), writer(kernel, epilogue, tileRows),
         dims(tn::getDims(matmul.getType())), n(dims.back()) {
     m = tn::elementCount(matmul.getContext(), ArrayRef(dims).drop_back());
     grid.batches = getAffineConstantExpr(1, matmul.getContext());
     grid.panels = n.ceilDiv(kPanel);
     grid.chunks = chunkCount(m, tileRows, kMinLowBitRows, grid.panels);
-    depthPart = layout.block * std::max<int64_t>(1, kDepthPart / layout.block);
+    bool areWords = getElementTypeOrSelf(matmul.getA()).isBF16() && layout.depth % 2 == 0 &&
+                    DotStep::isOneInstruction(region.target().level, ProductType::BF16);
+    type = areWords ? ProductType::BF16 : ProductType::F32;
+    int64_t most = areWords ? kDepthPartOfWords : kDepthPart;
+    depthPart = layout.block * std::max<int64_t>(1, most / layout.block);
   }
 
   FailureOr<AffineExpr> lower();
@@ -57,17 +63,17 @@ private:
     return kernel.input(cast<BlockArgument>(rows).getArgNumber());
   }
 
-  /// The chunk's rows of A as f32, with a stride that spreads them over the cache.
-  void copyRows(const IndexMath &math, const Range &range) {
+  /// The chunk's rows of A.
+  void copyRows(const IndexMath &math, const Range &range, Value to) {
     Value zero = math.constant(0), depth = math.constant(layout.depth);
     Value from = math.view(math.asRows(inputOfA()), {range.first, zero}, {range.count, depth});
-    Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
-    copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
+    copyElements(math, from, math.view(to, {zero, zero}, {range.count, depth}),
+                 math.builder.getMultiDimIdentityMap(2));
   }
 
   Value rowsOfA(const IndexMath &math, const Range &range) {
     return rowCopy ? math.pointer(rowCopy, math.constant(0))
-                   : math.pointer(inputOfA(), math.mul(range.first, layout.depth));
+                   : math.pointer(inputOfA(), math.mul(range.first, wordsOf(layout.depth)));
   }
 
   /// Calls `few` for a chunk of at most kLowBitRows rows, else `many`, which may be null.
@@ -92,17 +98,30 @@ private:
 
   void prepareChunk(const IndexMath &math, const GridPoint &point) {
     Range range = rowsOf(math, point);
-    if (rowCopy) {
-      copyRows(math, range);
-    }
+    auto copy = [&](const IndexMath &in) {
+      if (rowCopy) {
+        copyRows(in, range, rowCopy);
+      }
+    };
     auto scale = [&](const IndexMath &in) {
+      Value from, stride = rowStride;
+      if (wideRows) {
+        copyRows(in, range, wideRows);
+        from = in.pointer(wideRows, in.constant(0)), stride = in.constant(layout.depth);
+      } else {
+        copy(in);
+        from = rowsOfA(in, range);
+      }
       callSupport(in, kernel.function(), rounded ? roundSymbol(layout) : scaleSymbol(layout),
-                  {rowsOfA(in, range), in.toI64(rowStride), in.pointer(fewRows, in.constant(0)),
+                  {from, in.toI64(stride), in.pointer(fewRows, in.constant(0)),
                    in.toI64(in.constant(preparedStride())), in.toI64(in.constant(layout.depth)),
                    in.toI64(in.constant(layout.block)), in.toI64(range.count)});
     };
-    chooseByRows(math, range.count, scale, [](const IndexMath &) {});
+    chooseByRows(math, range.count, scale, copy);
   }
+
+  /// What holds so many elements of a row as the product of many rows reads them.
+  int64_t wordsOf(int64_t elements) const { return elements / elementsOfWord(type); }
 
   int64_t preparedStride() const {
     return rounded ? RoundedRows{layout}.stride() : LowBitRows{layout}.stride();
@@ -124,11 +143,15 @@ private:
       Value part = in.div(first, in.constant(depthPart));
       Value from = in.offset(panel, in.mul(part, partWords * kPanel));
       Value to = in.pointer(panelCopy, in.constant(0));
-      callSupport(in, kernel.function(), decodeSymbol(layout),
+      bool areWords = type == ProductType::BF16;
+      callSupport(in, kernel.function(),
+                  areWords ? decodeWordsSymbol(layout) : decodeSymbol(layout),
                   {from, to, in.toI64(length), in.toI64(in.constant(layout.block))});
+      Value each = in.constant(elementsOfWord(type));
       callProduct(in, kernel.function(),
-                  {in.offset(a, first), rowStride, to, in.constant(kPanel), sums.pointer,
-                   sums.stride, length, count, in.isLess(in.constant(0), first)});
+                  {in.offset(a, in.div(first, each)), rowStride, to, in.constant(kPanel),
+                   sums.pointer, sums.stride, in.div(length, each), count,
+                   in.isLess(in.constant(0), first), type});
     });
   }
 
@@ -156,10 +179,12 @@ private:
   tn::Dims dims;
   AffineExpr m, n;
   ContractionGrid grid;
+  ProductType type; ///< of the product of many rows
   int64_t depthPart;
   Value packed;    ///< panels of rows of blocks
   Value rowCopy;   ///< scratch for a chunk of A's rows, or null
-  Value rowStride; ///< of A's rows as the kernel reads them
+  Value rowStride; ///< of A's rows as the product of many reads them
+  Value wideRows;  ///< scratch for few rows as f32, where that product reads others; or null
   Value fewRows;   ///< scratch for a chunk's rows of A, rounded or as few of them are multiplied
   Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
 };
@@ -172,14 +197,23 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
   }
   std::optional<int64_t> constantRows = tn::constantDim(m);
   if (!rounded && (!constantRows || *constantRows > kLowBitRows)) {
-    panelCopy = allocate(kernel, {math.constant(depthPart), math.constant(kPanel)});
+    panelCopy = allocate(kernel, {math.constant(wordsOf(depthPart)), math.constant(kPanel)});
   }
-  bool isNarrow = !getElementTypeOrSelf(matmul.getType()).isF32();
-  bool isBadStride = panelCopy && layout.depth % kBadStride == 0;
-  rowStride = math.constant(layout.depth);
+  Type element = getElementTypeOrSelf(matmul.getType());
+  bool areWords = panelCopy && type == ProductType::BF16;
+  type = areWords ? type : ProductType::F32;
+  bool isNarrow = !areWords && !element.isF32();
+  bool isBadStride = panelCopy && wordsOf(layout.depth) % kBadStride == 0;
+  rowStride = math.constant(wordsOf(layout.depth));
   if (isNarrow || isBadStride) {
-    rowStride = math.constant(layout.depth + kStridePad);
-    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
+    int64_t stride = wordsOf(layout.depth) + kStridePad;
+    rowStride = math.constant(stride);
+    rowCopy =
+        allocate(kernel, {math.constant(tileRows), math.constant(stride * elementsOfWord(type))},
+                 areWords ? element : Type());
+  }
+  if (areWords) {
+    wideRows = allocate(kernel, {math.constant(kLowBitRows), math.constant(layout.depth)});
   }
   fewRows = allocate(
       kernel, {math.constant(rounded ? tileRows : kLowBitRows), math.constant(preparedStride())});
@@ -227,7 +261,7 @@ FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operat
   if (!isa<BlockArgument>(rounded ? rounded.getX() : matmul.getA())) {
     return matmul.emitOpError("reads a value that has no buffer");
   }
-  return LowBitMatmul(kernel, region.source, matmul, tileRows).lower();
+  return LowBitMatmul(kernel, region, matmul, tileRows).lower();
 }
 
 } // namespace
