@@ -302,6 +302,20 @@ bool multipliesOnTiles(engine::CpuLevel level, ProductType type) {
   return row.architecture == engine::Architecture::X86_64 && (row.features & feature) != 0;
 }
 
+engine::CpuLevel withoutTiles(engine::CpuLevel level) {
+  constexpr uint32_t kTiles = engine::x86::kAmxBf16 | engine::x86::kAmxInt8;
+  const engine::CpuLevelRow &own = engine::rowOf(level);
+  if (own.architecture != engine::Architecture::X86_64 || (own.features & kTiles) == 0) {
+    return level;
+  }
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    bool isBelow = row.architecture == own.architecture &&
+                   (row.features & ~(own.features & ~kTiles)) == 0;
+    level = isBelow ? row.level : level; // better ones are later
+  }
+  return level;
+}
+
 void buildTileProduct(ModuleOp module, ProductType type, StringRef name, StringRef fewRows) {
   TileProduct(module, type).build(name, fewRows);
 }
