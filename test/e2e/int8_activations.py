@@ -168,7 +168,7 @@ class Int8Activations(ToolTest):
         model.save(self.folder / "m.onnx")
         self.succeed("compile", "m.onnx", "-o", "m.tenon", "--allow", "int8-activations")
         levels = [variant["level"] for variant in self.json("inspect", "m.tenon")["variants"]]
-        self.assertEqual(levels, ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx"])
+        self.assertCountEqual(levels, ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx"])
 
     def test_what_explain_says(self):
         model = Model()
