@@ -7,7 +7,6 @@
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -17,11 +16,6 @@ namespace {
 constexpr int64_t kWordBits = 32;
 /// Words of a panel asked for ahead: a stream of one core that has to cross pages in time.
 constexpr int64_t kFetchedWords = 24;
-
-std::string symbolOf(StringRef verb, const tn::BlockRows &layout) {
-  return llvm::formatv("tenon_product_{0}_u{1}{2}", verb, layout.bits,
-                       layout.hasZeroPoints ? "_zero" : "");
-}
 
 class LowBitBuilder : public LowBitEmitter {
 public:
@@ -350,85 +344,22 @@ private:
   Value lda, c, ldc;
 };
 
-/// All kinds of panels that differ in code.
-std::vector<tn::BlockRows> kinds() {
-  std::vector<tn::BlockRows> all;
-  for (int64_t bits : {4, 8}) {
-    for (bool hasZeroPoints : {false, true}) {
-      all.push_back({.bits = bits, .hasZeroPoints = hasZeroPoints});
-    }
-  }
-  return all;
-}
-
 } // namespace
 
-std::string decodeSymbol(const tn::BlockRows &layout) { return symbolOf("decode", layout); }
-
-std::string decodeWordsSymbol(const tn::BlockRows &layout) {
-  return symbolOf("decode_words", layout);
+void buildDecode(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout) {
+  LowBitBuilder(module, level, layout).buildDecode();
 }
 
-std::string scaleSymbol(const tn::BlockRows &layout) { return symbolOf("scale_rows", layout); }
-
-std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
-
-std::string roundSymbol(const tn::BlockRows &layout) { return symbolOf("round_rows", layout); }
-
-std::string integerSymbol(const tn::BlockRows &layout) { return symbolOf("rounded", layout); }
-
-std::vector<std::string> integerSymbols() {
-  std::vector<std::string> names;
-  for (const tn::BlockRows &kind : kinds()) {
-    names.push_back(integerSymbol(kind));
-  }
-  return names;
+void buildDecodeWords(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout) {
+  LowBitBuilder(module, level, layout).buildDecodeWords();
 }
 
-std::vector<std::string> lowBitSymbols() {
-  std::vector<std::string> names;
-  for (const tn::BlockRows &kind : kinds()) {
-    names.push_back(decodeSymbol(kind));
-    names.push_back(decodeWordsSymbol(kind));
-    names.push_back(scaleSymbol(kind));
-    names.push_back(lowBitSymbol(kind));
-    names.push_back(roundSymbol(kind));
-    names.push_back(integerSymbol(kind));
+void buildLowBitProduct(ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout) {
+  LowBitBuilder builder(module, level, layout);
+  for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
+    builder.buildProduct(rows);
   }
-  return names;
-}
-
-OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
-                                          StringRef name) {
-  for (const tn::BlockRows &kind : kinds()) {
-    const std::string own[] = {decodeSymbol(kind), decodeWordsSymbol(kind), scaleSymbol(kind),
-                               lowBitSymbol(kind), roundSymbol(kind),       integerSymbol(kind)};
-    if (!llvm::is_contained(own, name)) {
-      continue;
-    }
-    context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
-                         vector::VectorDialect>();
-    OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-    LowBitBuilder builder(*module, level, kind);
-    if (name == decodeSymbol(kind)) {
-      builder.buildDecode();
-    } else if (name == decodeWordsSymbol(kind)) {
-      builder.buildDecodeWords();
-    } else if (name == scaleSymbol(kind)) {
-      buildScaleRows(*module, level, kind);
-    } else if (name == roundSymbol(kind)) {
-      buildRoundRows(*module, level, kind);
-    } else if (name == integerSymbol(kind)) {
-      buildIntegerProduct(*module, level, kind);
-    } else {
-      for (int64_t rows = 1; rows <= kLowBitRows; ++rows) {
-        builder.buildProduct(rows);
-      }
-      builder.buildAnyRows();
-    }
-    return module;
-  }
-  return buildGemmKernels(context, level, name);
+  builder.buildAnyRows();
 }
 
 } // namespace tenon::codegen::cpu

@@ -67,6 +67,11 @@ std::vector<std::string> integerSymbols();
 /// All these symbols.
 std::vector<std::string> lowBitSymbols();
 
+/// Adds the kernels of decodeSymbol, decodeWordsSymbol and lowBitSymbol to a module.
+void buildDecode(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+void buildDecodeWords(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+void buildLowBitProduct(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
+
 /// Adds the kernel of scaleSymbol to a module.
 void buildScaleRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
 

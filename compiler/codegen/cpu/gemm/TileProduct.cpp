@@ -309,8 +309,8 @@ engine::CpuLevel withoutTiles(engine::CpuLevel level) {
     return level;
   }
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
-    bool isBelow = row.architecture == own.architecture &&
-                   (row.features & ~(own.features & ~kTiles)) == 0;
+    bool isBelow =
+        row.architecture == own.architecture && (row.features & ~(own.features & ~kTiles)) == 0;
     level = isBelow ? row.level : level; // better ones are later
   }
   return level;
