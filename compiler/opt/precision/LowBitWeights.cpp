@@ -49,7 +49,12 @@ bool isTakenByGpu(tn::MatmulOp product) {
   return mayHaveFewRows(product, kFewRowsOfGpu);
 }
 
-bool isTaken(tn::MatmulOp product) {
+/// A row of bf16 has other bits beside few rows than beside many, which rows of pages may not have.
+bool hasPages(ModuleOp module) {
+  return module.walk([](tn::PagedAttentionOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+bool isTaken(tn::MatmulOp product, bool areSameBeside) {
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
   if (product.getTransposeA() || Constants::isConstant(product.getA()) || matrix.getRank() != 2 ||
@@ -59,7 +64,7 @@ bool isTaken(tn::MatmulOp product) {
     return false;
   }
   if (element.isBF16()) {
-    return mayHaveFewRows(product, kFewRows);
+    return !areSameBeside && mayHaveFewRows(product, kFewRows);
   }
   return element.isF32() || element.isF16();
 }
@@ -72,8 +77,9 @@ struct Candidate {
 SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
   SmallVector<Candidate> candidates;
   int64_t bytes = 0;
+  bool areSameBeside = hasPages(module);
   module.walk([&](tn::MatmulOp product) {
-    std::optional<Origin> origin = (isGpu ? isTakenByGpu(product) : isTaken(product))
+    std::optional<Origin> origin = (isGpu ? isTakenByGpu(product) : isTaken(product, areSameBeside))
                                        ? Origin::of(product.getB())
                                        : std::optional<Origin>();
     bool isConstant = origin && Constants::isConstant(origin->source.getX()) &&

@@ -1,8 +1,8 @@
 // Products by weights of 4 or 8 bits: tiles of few rows multiply by panels as they lie, which is
 // bound by the stream of weights; tiles of more rows take a part of a panel into scratch and
 // multiply it by the micro-kernel of f32, or of bf16 where rows are bf16 and the level multiplies
-// such words by one instruction. Rounded rows (tn.round_blocks) multiply by panels as they
-// lie, however many they are.
+// such words by one instruction. Rounded rows (tn.round_blocks) multiply by panels as they lie,
+// however many they are.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
@@ -22,9 +22,8 @@ namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kMinLowBitRows = 14;
-/// Numbers of a column that are in scratch at a time: 32 columns of f32 are half of the smallest L2
-/// cache's share, and stay in it; as words of bf16 they are what tiles take at once.
-constexpr int64_t kDepthPart = 256, kDepthPartOfWords = 384;
+/// Numbers of a column that are words of bf16 in scratch at a time: what tiles take at once.
+constexpr int64_t kDepthOfWords = 384;
 
 class LowBitMatmul {
 public:
@@ -41,8 +40,8 @@ public:
     bool areWords = getElementTypeOrSelf(matmul.getA()).isBF16() && layout.depth % 2 == 0 &&
                     DotStep::isOneInstruction(region.target().level, ProductType::BF16);
     type = areWords ? ProductType::BF16 : ProductType::F32;
-    int64_t most = areWords ? kDepthPartOfWords : kDepthPart;
-    depthPart = layout.block * std::max<int64_t>(1, most / layout.block);
+    partOfProduct = areWords ? kDepthOfWords : kLowBitChain;
+    depthPart = layout.block * std::max<int64_t>(1, partOfProduct / layout.block);
   }
 
   FailureOr<AffineExpr> lower();
@@ -76,6 +75,9 @@ private:
                    : math.pointer(inputOfA(), math.mul(range.first, wordsOf(layout.depth)));
   }
 
+  /// What holds so many elements of a row as the product of many rows reads them.
+  int64_t wordsOf(int64_t elements) const { return elements / elementsOfWord(type); }
+
   /// Calls `few` for a chunk of at most kLowBitRows rows, else `many`, which may be null.
   void chooseByRows(const IndexMath &math, Value count,
                     llvm::function_ref<void(const IndexMath &)> few,
@@ -103,36 +105,36 @@ private:
         copyRows(in, range, rowCopy);
       }
     };
-    auto scale = [&](const IndexMath &in) {
-      Value from, stride = rowStride;
-      if (wideRows) {
-        copyRows(in, range, wideRows);
-        from = in.pointer(wideRows, in.constant(0)), stride = in.constant(layout.depth);
-      } else {
-        copy(in);
-        from = rowsOfA(in, range);
-      }
-      callSupport(in, kernel.function(), rounded ? roundSymbol(layout) : scaleSymbol(layout),
-                  {from, in.toI64(stride), in.pointer(fewRows, in.constant(0)),
-                   in.toI64(in.constant(preparedStride())), in.toI64(in.constant(layout.depth)),
-                   in.toI64(in.constant(layout.block)), in.toI64(range.count)});
-    };
-    chooseByRows(math, range.count, scale, copy);
+    if (wideRows) {
+      chooseByRows(
+          math, range.count, [&](const IndexMath &in) { copyRows(in, range, wideRows); }, copy);
+    } else {
+      copy(math);
+    }
+    if (rounded) {
+      callSupport(math, kernel.function(), roundSymbol(layout),
+                  {rowsOfA(math, range), math.toI64(rowStride),
+                   math.pointer(roundedRows, math.constant(0)), math.toI64(roundedStride(math)),
+                   math.toI64(math.constant(layout.depth)), math.toI64(math.constant(layout.block)),
+                   math.toI64(range.count)});
+    }
   }
 
-  /// What holds so many elements of a row as the product of many rows reads them.
-  int64_t wordsOf(int64_t elements) const { return elements / elementsOfWord(type); }
-
-  int64_t preparedStride() const {
-    return rounded ? RoundedRows{layout}.stride() : LowBitRows{layout}.stride();
+  Value roundedStride(const IndexMath &math) const {
+    return math.constant(RoundedRows{layout}.stride());
   }
 
-  void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
+  void multiplyFew(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
+    Value rows = rounded    ? math.pointer(roundedRows, math.constant(0))
+                 : wideRows ? math.pointer(wideRows, math.constant(0))
+                            : a;
+    Value stride = rounded    ? roundedStride(math)
+                   : wideRows ? math.constant(layout.depth)
+                              : rowStride;
     callSupport(math, kernel.function(), rounded ? integerSymbol(layout) : lowBitSymbol(layout),
-                {math.pointer(fewRows, math.constant(0)),
-                 math.toI64(math.constant(preparedStride())), panel, sums.pointer,
-                 math.toI64(sums.stride), math.toI64(math.constant(layout.depth)),
-                 math.toI64(math.constant(layout.block)), math.toI64(count)});
+                {rows, math.toI64(stride), panel, sums.pointer, math.toI64(sums.stride),
+                 math.toI64(math.constant(layout.depth)), math.toI64(math.constant(layout.block)),
+                 math.toI64(count)});
   }
 
   void multiplyMany(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
@@ -147,11 +149,15 @@ private:
       callSupport(in, kernel.function(),
                   areWords ? decodeWordsSymbol(layout) : decodeSymbol(layout),
                   {from, to, in.toI64(length), in.toI64(in.constant(layout.block))});
-      Value each = in.constant(elementsOfWord(type));
-      callProduct(in, kernel.function(),
-                  {in.offset(a, in.div(first, each)), rowStride, to, in.constant(kPanel),
-                   sums.pointer, sums.stride, in.div(length, each), count,
-                   in.isLess(in.constant(0), first), type});
+      forEach(in, in.constant(0), length, partOfProduct, [&](const IndexMath &each, Value at) {
+        Value from = each.add(first, at), perWord = each.constant(elementsOfWord(type));
+        Value part = each.min(each.constant(partOfProduct), each.sub(length, at));
+        callProduct(each, kernel.function(),
+                    {each.offset(a, each.div(from, perWord)), rowStride,
+                     each.offset(to, each.mul(each.div(at, perWord), kPanel)),
+                     each.constant(kPanel), sums.pointer, sums.stride, each.div(part, perWord),
+                     count, each.isLess(each.constant(0), from), type});
+      });
     });
   }
 
@@ -164,7 +170,7 @@ private:
         [&](const IndexMath &inner, const Sums &sums) {
           chooseByRows(
               inner, range.count,
-              [&](const IndexMath &in) { multiplyFew(in, panel, sums, range.count); },
+              [&](const IndexMath &in) { multiplyFew(in, a, panel, sums, range.count); },
               [&](const IndexMath &in) { multiplyMany(in, a, panel, sums, range.count); });
         });
   }
@@ -179,14 +185,15 @@ private:
   tn::Dims dims;
   AffineExpr m, n;
   ContractionGrid grid;
-  ProductType type; ///< of the product of many rows
-  int64_t depthPart;
-  Value packed;    ///< panels of rows of blocks
-  Value rowCopy;   ///< scratch for a chunk of A's rows, or null
-  Value rowStride; ///< of A's rows as the product of many reads them
-  Value wideRows;  ///< scratch for few rows as f32, where that product reads others; or null
-  Value fewRows;   ///< scratch for a chunk's rows of A, rounded or as few of them are multiplied
-  Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
+  ProductType type;      ///< of the product of many rows
+  int64_t partOfProduct; ///< of the depth, that it multiplies at once
+  int64_t depthPart;     ///< of it, that is in scratch
+  Value packed;          ///< panels of rows of blocks
+  Value rowCopy;         ///< scratch for a chunk of A's rows, or null
+  Value rowStride;       ///< of A's rows as the product of many reads them
+  Value wideRows;        ///< scratch for few rows as f32, where that product reads others; or null
+  Value roundedRows;     ///< scratch for a chunk's rows of A, or null
+  Value panelCopy;       ///< scratch for a part of a panel; null where all tiles have few rows
 };
 
 FailureOr<AffineExpr> LowBitMatmul::lower() {
@@ -215,8 +222,9 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
   if (areWords) {
     wideRows = allocate(kernel, {math.constant(kLowBitRows), math.constant(layout.depth)});
   }
-  fewRows = allocate(
-      kernel, {math.constant(rounded ? tileRows : kLowBitRows), math.constant(preparedStride())});
+  if (rounded) {
+    roundedRows = allocate(kernel, {math.constant(tileRows), roundedStride(math)});
+  }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
     prepareChunk(inner, point);
   };
