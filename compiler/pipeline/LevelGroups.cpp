@@ -26,7 +26,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
       units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
       units |= element.isInteger(8) ? kUnitsOfBytes : 0;
     }
-    units |= options.allowInt8Activations && isa<tn::DecodeRowsOp>(op) ? kUnitsOfWords : 0;
+    units |= options.allowInt8Activations && isa<tn::DecodeRowsOp>(op) ? kUnitsOfBytes : 0;
   });
   std::vector<engine::CpuLevel> levels;
   for (const CodeTarget &target : group.targets) {

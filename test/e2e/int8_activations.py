@@ -159,6 +159,16 @@ class Int8Activations(ToolTest):
         self.check(model, model.inputs)
         self.compile(model, "--guard")
         self.check(model, model.inputs)
+        for flags in (["--allow", "int8-activations"], ["--precision", "bf16"]):  # of a level with tiles too, which load unchecked
+            self.succeed("compile", "m.onnx", "-o", "g.tenon", "--target", "cpu:amx", "--guard", *flags)
+
+    def test_levels(self):
+        model = Model()
+        model.n_bits((3,), 416, 700, 4, 32, "packed")
+        model.save(self.folder / "m.onnx")
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--allow", "int8-activations")
+        levels = [variant["level"] for variant in self.json("inspect", "m.tenon")["variants"]]
+        self.assertCountEqual(levels, ["x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vnni-bf16", "amx"])
 
     def test_what_explain_says(self):
         model = Model()

@@ -197,6 +197,30 @@ class WeightOnly(ToolTest):
                 with self.subTest(rows=rows, output=name):
                     np.testing.assert_allclose(found[name], wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
+    def test_free_rows_of_bf16(self):
+        """Weights stay numbers; many rows multiply them as bf16, few as floats, on levels with such an instruction and on others."""
+        model = Model(free=True)
+        for bits, zero in itertools.product((4, 8), ("none", "packed")):
+            model.n_bits((2, 65), 500, 190, bits, 32, zero)
+        model.n_bits((2, 65), 2048, 96, 4, 32, "packed")  # rows that would fill a set of the cache
+        model.n_bits((2, 65), 333, 96, 4, 32, "packed")  # no whole words
+        model.save(self.folder / "m.onnx")
+        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--target", "cpu:" + ",".join(levels), "--precision", "bf16")
+        self.succeed("compile", "m.onnx", "-o", "one.tenon", "--target", "cpu:avx2", "--precision", "bf16")
+        self.assertLess(self.json("inspect", "one.tenon")["weights_bytes"], 1.2 * model.weight_count())
+        session = peer(self.folder / "m.onnx")
+        for rows, level in itertools.product(((1, 1), (1, 8), (3, 3), (4, 32)), levels):
+            inputs = {n: model.random.standard_normal((*rows, x.shape[-1])).astype(np.float32) for n, x in model.inputs.items()}
+            np.savez(self.folder / "in.npz", **inputs)
+            self.succeed("run", "m.tenon", "--variant", level, "--inputs", "in.npz", "-o", "out.npz")
+            found = np.load(self.folder / "out.npz")
+            for name, wanted in zip(model.wanted, session.run(list(model.wanted), inputs)):
+                with self.subTest(rows=rows, level=level, output=name):
+                    difference = np.max(np.abs(found[name].astype(np.float64) - wanted)) / np.abs(wanted).max()
+                    self.assertLess(difference, 4 * 2.0**-9)  # rows, weights and results are each rounded by at most 2^-9
+                    self.assertGreater(difference, 2.0**-14)
+
     def test_tables_that_are_gathered_from(self):
         random = np.random.default_rng(2)
         constants, nodes, rows = [], [], {}

@@ -103,6 +103,7 @@ class Paged(ToolTest):
     def test_precisions(self):
         for precision, tolerance in (("bf16", 0.05), ("fp16", 0.01)):
             self.check("llama_floats", "--precision", precision, tolerance=tolerance)
+        self.check("llama", "--precision", "bf16", tolerance=0.05)  # whose weights are blocks in the file
 
     def test_refusals(self):
         """A step whose numbers contradict the engine's sizes runs nothing."""

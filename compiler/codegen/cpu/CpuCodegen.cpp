@@ -174,8 +174,12 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
 } // namespace
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     const target::Target &target, bool guarded,
+                                     const target::Target &asked, bool guarded,
                                      const KernelFamilies &families) {
+  target::Target target = asked;
+  if (guarded) {
+    target.level = withoutTiles(target.level); // tiles load and store unchecked
+  }
   engine::CpuLevel level = target.level;
   DialectRegistry registry;
   registerDialects(registry);

@@ -22,28 +22,39 @@ constexpr llvm::StringLiteral kLowBitPass = "low-bit-weights";
 /// from run to run, where reading them costs less than taking numbers apart.
 constexpr int64_t kCached = 1 << 20;
 constexpr int64_t kMaxElements = int64_t(1) << 31;
-/// Rows up to which a product of bf16 is bound by the stream of weights, not by its arithmetic,
-/// which levels have instructions for.
-constexpr int64_t kFewRows = 8;
+/// Rows up to which a product of 16-bit floats is bound by the stream of weights, not by its
+/// arithmetic, which levels and GPUs have instructions for.
+constexpr int64_t kFewRows = 8, kFewRowsOfGpu = 16;
 
-/// Of a GPU: products of 16-bit floats that may have few rows, which the stream of weights bounds.
-/// Products that never have so few are multiplied faster by weights as floats.
-bool isTakenByGpu(tn::MatmulOp product) {
-  constexpr int64_t kFewRowsOfGpu = 16;
-  Type element = product.getType().getElementType();
-  RankedTensorType matrix = tensorType(product.getB());
+/// Products that never have so few rows are multiplied faster by weights as floats.
+bool mayHaveFewRows(tn::MatmulOp product, int64_t few) {
   AffineExpr rows =
       tn::elementCount(product.getContext(), ArrayRef(tn::getDims(product.getType())).drop_back());
-  if (!(element.isF16() || element.isBF16()) || product.getTransposeA() || !rows ||
-      matrix.getRank() != 2 || !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
-      matrix.getNumElements() > kMaxElements || Constants::isConstant(product.getA())) {
+  if (!rows) {
     return false;
   }
   tn::SymbolList::Range count = tn::SymbolList(product->getParentOfType<ModuleOp>()).bounds(rows);
-  return count.min >= 1 && count.min <= kFewRowsOfGpu;
+  return count.min >= 1 && count.min <= few;
 }
 
-bool isTaken(tn::MatmulOp product) {
+/// Of a GPU: products of 16-bit floats that may have few rows.
+bool isTakenByGpu(tn::MatmulOp product) {
+  Type element = product.getType().getElementType();
+  RankedTensorType matrix = tensorType(product.getB());
+  if (!(element.isF16() || element.isBF16()) || product.getTransposeA() || matrix.getRank() != 2 ||
+      !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
+      matrix.getNumElements() > kMaxElements || Constants::isConstant(product.getA())) {
+    return false;
+  }
+  return mayHaveFewRows(product, kFewRowsOfGpu);
+}
+
+/// A row of bf16 has other bits beside few rows than beside many, which rows of pages may not have.
+bool hasPages(ModuleOp module) {
+  return module.walk([](tn::PagedAttentionOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+bool isTaken(tn::MatmulOp product, bool areSameBeside) {
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
   if (product.getTransposeA() || Constants::isConstant(product.getA()) || matrix.getRank() != 2 ||
@@ -53,12 +64,7 @@ bool isTaken(tn::MatmulOp product) {
     return false;
   }
   if (element.isBF16()) {
-    std::optional<int64_t> rows = 1;
-    for (AffineExpr dim : ArrayRef(tn::getDims(product.getType())).drop_back()) {
-      std::optional<int64_t> size = tn::constantDim(dim);
-      rows = rows && size && *size <= kFewRows ? std::optional(*rows * *size) : std::nullopt;
-    }
-    return rows && *rows <= kFewRows;
+    return !areSameBeside && mayHaveFewRows(product, kFewRows);
   }
   return element.isF32() || element.isF16();
 }
@@ -71,8 +77,9 @@ struct Candidate {
 SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
   SmallVector<Candidate> candidates;
   int64_t bytes = 0;
+  bool areSameBeside = hasPages(module);
   module.walk([&](tn::MatmulOp product) {
-    std::optional<Origin> origin = (isGpu ? isTakenByGpu(product) : isTaken(product))
+    std::optional<Origin> origin = (isGpu ? isTakenByGpu(product) : isTaken(product, areSameBeside))
                                        ? Origin::of(product.getB())
                                        : std::optional<Origin>();
     bool isConstant = origin && Constants::isConstant(origin->source.getX()) &&

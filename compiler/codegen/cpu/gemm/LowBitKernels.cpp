@@ -31,20 +31,22 @@ class LowBitBuilder : public LowBitEmitter {
 public:
   using LowBitEmitter::LowBitEmitter;
 
-  void buildDecode() {
+  /// As f32, or as words of two bf16.
+  void buildDecode(bool asWords) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
-    func::FuncOp function =
-        func::FuncOp::create(builder, loc, decodeSymbol(layout),
-                             builder.getFunctionType({pointer, pointer, i64, i64}, {}));
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, asWords ? decodeWordsSymbol(layout) : decodeSymbol(layout),
+        builder.getFunctionType({pointer, pointer, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     Value to = entry->getArgument(1);
     forEachBlock(entry->getArgument(0), entry->getArgument(2), entry->getArgument(3),
                  [&](Value block, Value first, Value count) {
-                   Value target = offset(to, mul(first, constant(kPanel)));
+                   Value target = offset(to, mul(first, constant(kPanel / (asWords ? 2 : 1))));
                    for (int64_t column = 0; column < kPanel; column += lanes) {
-                     decodeBlock(block, target, count, column);
+                     asWords ? decodeWords(block, target, count, column)
+                             : decodeBlock(block, target, count, column);
                    }
                  });
     func::ReturnOp::create(builder, loc);
@@ -303,6 +305,32 @@ private:
         });
   }
 
+  /// The numbers of each word by pairs.
+  void decodeWords(Value block, Value to, Value count, int64_t column) {
+    Weights by = weightsOf(block, column);
+    int64_t each = layout.elementsOfWord();
+    auto bits = [&](Value read, int64_t index) -> Value {
+      Value narrow =
+          arith::TruncFOp::create(builder, loc, VectorType::get(lanes, builder.getBF16Type()),
+                                  weight(number(read, index), by));
+      Value halves = vector::BitCastOp::create(
+          builder, loc, VectorType::get(lanes, builder.getI16Type()), narrow);
+      return arith::ExtUIOp::create(builder, loc, words, halves);
+    };
+    Value there = arith::CeilDivUIOp::create(builder, loc, count, constant(each));
+    forRange(constant(0), there, constant(1), {}, [&](Value at, ValueRange) {
+      Value from = add(at, constant(layout.headerWords()));
+      Value read = load(words, wordAddress(block, from, column));
+      for (int64_t i = 0; i < each; i += 2) {
+        Value upper = arith::ShLIOp::create(builder, loc, bits(read, i + 1), everyWord(16));
+        Value both = arith::OrIOp::create(builder, loc, bits(read, i), upper);
+        Value place = add(mul(at, constant(each / 2)), constant(i / 2));
+        LLVM::StoreOp::create(builder, loc, both, wordAddress(to, place, column), 4);
+      }
+      return SmallVector<Value>();
+    });
+  }
+
   /// The sums of a chain, in registers; `a` is its first element of row 0.
   void multiplyChain(Value a, const Chain &chain, int64_t column) {
     Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
@@ -430,16 +458,29 @@ std::vector<tn::BlockRows> kinds() {
 
 std::string decodeSymbol(const tn::BlockRows &layout) { return symbolOf("decode", layout); }
 
+std::string decodeWordsSymbol(const tn::BlockRows &layout) {
+  return symbolOf("decode_words", layout);
+}
+
 std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
 
 std::string roundSymbol(const tn::BlockRows &layout) { return symbolOf("round_rows", layout); }
 
 std::string integerSymbol(const tn::BlockRows &layout) { return symbolOf("rounded", layout); }
 
+std::vector<std::string> integerSymbols() {
+  std::vector<std::string> names;
+  for (const tn::BlockRows &kind : kinds()) {
+    names.push_back(integerSymbol(kind));
+  }
+  return names;
+}
+
 std::vector<std::string> lowBitSymbols() {
   std::vector<std::string> names;
   for (const tn::BlockRows &kind : kinds()) {
     names.push_back(decodeSymbol(kind));
+    names.push_back(decodeWordsSymbol(kind));
     names.push_back(lowBitSymbol(kind));
     names.push_back(roundSymbol(kind));
     names.push_back(integerSymbol(kind));
@@ -450,8 +491,8 @@ std::vector<std::string> lowBitSymbols() {
 OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
                                           StringRef name) {
   for (const tn::BlockRows &kind : kinds()) {
-    const std::string own[] = {decodeSymbol(kind), lowBitSymbol(kind), roundSymbol(kind),
-                               integerSymbol(kind)};
+    const std::string own[] = {decodeSymbol(kind), decodeWordsSymbol(kind), lowBitSymbol(kind),
+                               roundSymbol(kind), integerSymbol(kind)};
     if (!llvm::is_contained(own, name)) {
       continue;
     }
@@ -459,8 +500,8 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
                          vector::VectorDialect>();
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
     LowBitBuilder builder(*module, level, kind);
-    if (name == decodeSymbol(kind)) {
-      builder.buildDecode();
+    if (name == decodeSymbol(kind) || name == decodeWordsSymbol(kind)) {
+      builder.buildDecode(/*asWords=*/name == decodeWordsSymbol(kind));
     } else if (name == roundSymbol(kind)) {
       buildRoundRows(*module, level, kind);
     } else if (name == integerSymbol(kind)) {

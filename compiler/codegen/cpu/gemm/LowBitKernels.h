@@ -24,6 +24,10 @@ inline constexpr int64_t kLowBitChain = 32;
 /// int64_t block) writes [count x 32], from the beginning of a block on.
 std::string decodeSymbol(const tn::BlockRows &layout);
 
+/// The same as bf16 for products of words of two: void(const int32_t *b, int32_t *to, int64_t
+/// count, int64_t block) writes [count / 2 x 32] words, and the rest of those of a last word of b.
+std::string decodeWordsSymbol(const tn::BlockRows &layout);
+
 /// Symbol of the kernel that multiplies few rows: C[rows x 32] = A[rows x k] * B[k x 32], rows from
 /// 1 to kLowBitRows. void(const float *a, int64_t lda, const int32_t *b, float *c, int64_t
 /// ldc, int64_t k, int64_t block, int64_t rows). No alignment is assumed.
@@ -48,6 +52,8 @@ std::string roundSymbol(const tn::BlockRows &layout);
 /// result beside any others: void(const int32_t *a, int64_t lda, const int32_t *b, float *c,
 /// int64_t ldc, int64_t k, int64_t block, int64_t rows).
 std::string integerSymbol(const tn::BlockRows &layout);
+/// Of all layouts.
+std::vector<std::string> integerSymbols();
 
 /// All these symbols.
 std::vector<std::string> lowBitSymbols();
@@ -56,6 +62,11 @@ std::vector<std::string> lowBitSymbols();
 void buildRoundRows(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout);
 void buildIntegerProduct(mlir::ModuleOp module, engine::CpuLevel level,
                          const tn::BlockRows &layout);
+
+/// Adds the function of integerSymbol for levels with tiles; calls `fewRows`, of the same type, for
+/// what is no 8 rows.
+void buildRoundedTiles(mlir::ModuleOp module, engine::CpuLevel level, const tn::BlockRows &layout,
+                       llvm::StringRef fewRows);
 
 /// A module with the function of that name, one of these or of MicroKernel.h's, and what it calls.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,

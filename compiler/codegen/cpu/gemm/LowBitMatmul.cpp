@@ -1,12 +1,14 @@
 // Products by weights of 4 or 8 bits: tiles of few rows multiply by panels as they lie, which is
 // bound by the stream of weights; tiles of more rows take a part of a panel into scratch and
-// multiply it by the micro-kernel of f32. Rounded rows (tn.round_blocks) multiply by panels as they
-// lie, however many they are.
+// multiply it by the micro-kernel of f32, or of bf16 where rows are bf16 and the level multiplies
+// such words by one instruction. Rounded rows (tn.round_blocks) multiply by panels as they lie,
+// however many they are.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/graph/TnRare.h"
 
@@ -20,20 +22,26 @@ namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kMinLowBitRows = 14;
+/// Numbers of a column that are words of bf16 in scratch at a time: what tiles take at once.
+constexpr int64_t kDepthOfWords = 384;
 
 class LowBitMatmul {
 public:
-  LowBitMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
+  LowBitMatmul(KernelBuilder &kernel, Region &region, tn::MatmulOp matmul, int64_t tileRows)
       : kernel(kernel), tileRows(tileRows), matmul(matmul),
         layout(matmul.getB().getDefiningOp<tn::DecodeRowsOp>().layout()),
         rounded(matmul.getA().getDefiningOp<tn::RoundBlocksOp>()),
-        epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows),
+        epilogue(kernel, region.source, matmul, Value()), writer(kernel, epilogue, tileRows),
         dims(tn::getDims(matmul.getType())), n(dims.back()) {
     m = tn::elementCount(matmul.getContext(), ArrayRef(dims).drop_back());
     grid.batches = getAffineConstantExpr(1, matmul.getContext());
     grid.panels = n.ceilDiv(kPanel);
     grid.chunks = chunkCount(m, tileRows, kMinLowBitRows, grid.panels);
-    depthPart = layout.block * std::max<int64_t>(1, kLowBitChain / layout.block);
+    bool areWords = getElementTypeOrSelf(matmul.getA()).isBF16() && layout.depth % 2 == 0 &&
+                    DotStep::isOneInstruction(region.target().level, ProductType::BF16);
+    type = areWords ? ProductType::BF16 : ProductType::F32;
+    partOfProduct = areWords ? kDepthOfWords : kLowBitChain;
+    depthPart = layout.block * std::max<int64_t>(1, partOfProduct / layout.block);
   }
 
   FailureOr<AffineExpr> lower();
@@ -54,18 +62,21 @@ private:
     return kernel.input(cast<BlockArgument>(rows).getArgNumber());
   }
 
-  /// The chunk's rows of A as f32, with a stride that spreads them over the cache.
-  void copyRows(const IndexMath &math, const Range &range) {
+  /// The chunk's rows of A.
+  void copyRows(const IndexMath &math, const Range &range, Value to) {
     Value zero = math.constant(0), depth = math.constant(layout.depth);
     Value from = math.view(math.asRows(inputOfA()), {range.first, zero}, {range.count, depth});
-    Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
-    copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
+    copyElements(math, from, math.view(to, {zero, zero}, {range.count, depth}),
+                 math.builder.getMultiDimIdentityMap(2));
   }
 
   Value rowsOfA(const IndexMath &math, const Range &range) {
     return rowCopy ? math.pointer(rowCopy, math.constant(0))
-                   : math.pointer(inputOfA(), math.mul(range.first, layout.depth));
+                   : math.pointer(inputOfA(), math.mul(range.first, wordsOf(layout.depth)));
   }
+
+  /// What holds so many elements of a row as the product of many rows reads them.
+  int64_t wordsOf(int64_t elements) const { return elements / elementsOfWord(type); }
 
   /// Calls `few` for a chunk of at most kLowBitRows rows, else `many`, which may be null.
   void chooseByRows(const IndexMath &math, Value count,
@@ -89,8 +100,16 @@ private:
 
   void prepareChunk(const IndexMath &math, const GridPoint &point) {
     Range range = rowsOf(math, point);
-    if (rowCopy) {
-      copyRows(math, range);
+    auto copy = [&](const IndexMath &in) {
+      if (rowCopy) {
+        copyRows(in, range, rowCopy);
+      }
+    };
+    if (wideRows) {
+      chooseByRows(
+          math, range.count, [&](const IndexMath &in) { copyRows(in, range, wideRows); }, copy);
+    } else {
+      copy(math);
     }
     if (rounded) {
       callSupport(math, kernel.function(), roundSymbol(layout),
@@ -106,8 +125,12 @@ private:
   }
 
   void multiplyFew(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
-    Value rows = rounded ? math.pointer(roundedRows, math.constant(0)) : a;
-    Value stride = rounded ? roundedStride(math) : rowStride;
+    Value rows = rounded    ? math.pointer(roundedRows, math.constant(0))
+                 : wideRows ? math.pointer(wideRows, math.constant(0))
+                            : a;
+    Value stride = rounded    ? roundedStride(math)
+                   : wideRows ? math.constant(layout.depth)
+                              : rowStride;
     callSupport(math, kernel.function(), rounded ? integerSymbol(layout) : lowBitSymbol(layout),
                 {rows, math.toI64(stride), panel, sums.pointer, math.toI64(sums.stride),
                  math.toI64(math.constant(layout.depth)), math.toI64(math.constant(layout.block)),
@@ -122,15 +145,18 @@ private:
       Value part = in.div(first, in.constant(depthPart));
       Value from = in.offset(panel, in.mul(part, partWords * kPanel));
       Value to = in.pointer(panelCopy, in.constant(0));
-      callSupport(in, kernel.function(), decodeSymbol(layout),
+      bool areWords = type == ProductType::BF16;
+      callSupport(in, kernel.function(),
+                  areWords ? decodeWordsSymbol(layout) : decodeSymbol(layout),
                   {from, to, in.toI64(length), in.toI64(in.constant(layout.block))});
-      forEach(in, in.constant(0), length, kLowBitChain, [&](const IndexMath &each, Value at) {
-        Value from = each.add(first, at);
-        Value chain = each.min(each.constant(kLowBitChain), each.sub(length, at));
+      forEach(in, in.constant(0), length, partOfProduct, [&](const IndexMath &each, Value at) {
+        Value from = each.add(first, at), perWord = each.constant(elementsOfWord(type));
+        Value part = each.min(each.constant(partOfProduct), each.sub(length, at));
         callProduct(each, kernel.function(),
-                    {each.offset(a, from), rowStride, each.offset(to, each.mul(at, kPanel)),
-                     each.constant(kPanel), sums.pointer, sums.stride, chain, count,
-                     each.isLess(each.constant(0), from)});
+                    {each.offset(a, each.div(from, perWord)), rowStride,
+                     each.offset(to, each.mul(each.div(at, perWord), kPanel)),
+                     each.constant(kPanel), sums.pointer, sums.stride, each.div(part, perWord),
+                     count, each.isLess(each.constant(0), from), type});
       });
     });
   }
@@ -159,12 +185,15 @@ private:
   tn::Dims dims;
   AffineExpr m, n;
   ContractionGrid grid;
-  int64_t depthPart;
-  Value packed;      ///< panels of rows of blocks
-  Value rowCopy;     ///< scratch for a chunk of A's rows, or null
-  Value rowStride;   ///< of A's rows as the kernel reads them
-  Value roundedRows; ///< scratch for a chunk's rows of A, or null
-  Value panelCopy;   ///< scratch for a part of a panel; null where all tiles have few rows
+  ProductType type;      ///< of the product of many rows
+  int64_t partOfProduct; ///< of the depth, that it multiplies at once
+  int64_t depthPart;     ///< of it, that is in scratch
+  Value packed;          ///< panels of rows of blocks
+  Value rowCopy;         ///< scratch for a chunk of A's rows, or null
+  Value rowStride;       ///< of A's rows as the product of many reads them
+  Value wideRows;        ///< scratch for few rows as f32, where that product reads others; or null
+  Value roundedRows;     ///< scratch for a chunk's rows of A, or null
+  Value panelCopy;       ///< scratch for a part of a panel; null where all tiles have few rows
 };
 
 FailureOr<AffineExpr> LowBitMatmul::lower() {
@@ -175,14 +204,23 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
   }
   std::optional<int64_t> constantRows = tn::constantDim(m);
   if (!rounded && (!constantRows || *constantRows > kLowBitRows)) {
-    panelCopy = allocate(kernel, {math.constant(depthPart), math.constant(kPanel)});
+    panelCopy = allocate(kernel, {math.constant(wordsOf(depthPart)), math.constant(kPanel)});
   }
-  bool isNarrow = !getElementTypeOrSelf(matmul.getType()).isF32();
-  bool isBadStride = panelCopy && layout.depth % kBadStride == 0;
-  rowStride = math.constant(layout.depth);
+  Type element = getElementTypeOrSelf(matmul.getType());
+  bool areWords = panelCopy && type == ProductType::BF16;
+  type = areWords ? type : ProductType::F32;
+  bool isNarrow = !areWords && !element.isF32();
+  bool isBadStride = panelCopy && wordsOf(layout.depth) % kBadStride == 0;
+  rowStride = math.constant(wordsOf(layout.depth));
   if (isNarrow || isBadStride) {
-    rowStride = math.constant(layout.depth + kStridePad);
-    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
+    int64_t stride = wordsOf(layout.depth) + kStridePad;
+    rowStride = math.constant(stride);
+    rowCopy =
+        allocate(kernel, {math.constant(tileRows), math.constant(stride * elementsOfWord(type))},
+                 areWords ? element : Type());
+  }
+  if (areWords) {
+    wideRows = allocate(kernel, {math.constant(kLowBitRows), math.constant(layout.depth)});
   }
   if (rounded) {
     roundedRows = allocate(kernel, {math.constant(tileRows), roundedStride(math)});
@@ -231,7 +269,7 @@ FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operat
   if (!isa<BlockArgument>(rounded ? rounded.getX() : matmul.getA())) {
     return matmul.emitOpError("reads a value that has no buffer");
   }
-  return LowBitMatmul(kernel, region.source, matmul, tileRows).lower();
+  return LowBitMatmul(kernel, region, matmul, tileRows).lower();
 }
 
 } // namespace

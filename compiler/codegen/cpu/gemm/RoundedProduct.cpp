@@ -4,6 +4,7 @@
 // the backend keeping iter_args in registers.
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
+#include "compiler/codegen/cpu/gemm/TileProduct.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -17,7 +18,6 @@ namespace {
 constexpr int64_t kUnrolled = 4;
 /// Rows at a time.
 constexpr int64_t kRows = 6;
-constexpr int32_t kLowerHalves = 0x0F0F0F0F;
 /// Words of a panel asked for ahead, as of the kernels of floats.
 constexpr int64_t kAhead = 24;
 
@@ -54,11 +54,11 @@ public:
   }
 
   /// The function of any number of rows, kRows at a time.
-  void buildAnyRows() {
+  void buildAnyRows(StringRef name) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, integerSymbol(layout),
+        builder, loc, name,
         builder.getFunctionType({pointer, i64, pointer, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -106,10 +106,6 @@ private:
     return count;
   }
 
-  Value splat(int32_t value) {
-    return arith::ConstantOp::create(
-        builder, loc, DenseElementsAttr::get(words, builder.getI32IntegerAttr(value)));
-  }
   Value wordOfRow(Value a, int64_t row, Value at) {
     Value address = offset(offset(a, mul(lda, constant(row))), at);
     return vector::BroadcastOp::create(builder, loc, words, load(i32, address));
@@ -147,7 +143,7 @@ private:
   SmallVector<Value> multiplyBlock(Value a, Value b, Value count, bool fetches) {
     SmallVector<Value> sums;
     for (int64_t row = 0; row < rows; ++row) {
-      Value first = layout.hasZeroPoints ? splat(0) : wordOfRow(a, row, constant(1));
+      Value first = layout.hasZeroPoints ? everyWord(0) : wordOfRow(a, row, constant(1));
       sums.append(vectors, first);
     }
     Value rest = arith::RemUIOp::create(builder, loc, count, constant(kUnrolled));
@@ -181,10 +177,7 @@ private:
         continue;
       }
       for (int32_t part = 0; part < parts; ++part) {
-        Value half =
-            part == 0 ? read : arith::ShRUIOp::create(builder, loc, read, splat(4)).getResult();
-        numbers[part].push_back(
-            dot.ofA(arith::AndIOp::create(builder, loc, half, splat(kLowerHalves))));
+        numbers[part].push_back(dot.ofA(bytesOf(read, part)));
       }
     }
     Value first = add(mul(word, constant(parts)), constant(RoundedRows::kHeader));
@@ -201,23 +194,14 @@ private:
 
   /// The sums of floats with those of a block.
   SmallVector<Value> scaleBlock(Value a, Value b, ArrayRef<Value> integers, ValueRange sums) {
+    SmallVector<Header> headers;
+    for (int64_t vector = 0; vector < vectors; ++vector) {
+      headers.push_back(headerOf(offset(b, constant(vector * lanes))));
+    }
     SmallVector<Value> next;
     for (int64_t i = 0; i < rows * vectors; ++i) {
-      int64_t row = i / vectors, vector = i % vectors;
-      auto ofRow = [&](int64_t at) -> Value {
-        return vector::BroadcastOp::create(
-            builder, loc, floats,
-            load(f32, offset(offset(a, mul(lda, constant(row))), constant(at))));
-      };
-      Value levels = arith::SIToFPOp::create(builder, loc, floats, integers[i]);
-      if (layout.hasZeroPoints) {
-        Value zero = load(floats, panelWord(b, constant(1), vector));
-        Value negative = arith::NegFOp::create(builder, loc, ofRow(1));
-        levels = vector::FMAOp::create(builder, loc, negative, zero, levels);
-      }
-      Value scale = load(floats, panelWord(b, constant(0), vector));
-      Value scaled = arith::MulFOp::create(builder, loc, levels, scale);
-      next.push_back(vector::FMAOp::create(builder, loc, scaled, ofRow(0), sums[i]));
+      Value row = offset(a, mul(lda, constant(i / vectors)));
+      next.push_back(addScaled(integers[i], row, headers[i % vectors], sums[i]));
     }
     return next;
   }
@@ -244,7 +228,14 @@ void buildIntegerProduct(ModuleOp module, engine::CpuLevel level, const tn::Bloc
   for (int64_t rows = 1; rows <= kRows; ++rows) {
     builder.buildRows(rows);
   }
-  builder.buildAnyRows();
+  std::string name = integerSymbol(layout);
+  if (!multipliesOnTiles(level, ProductType::U8S8)) {
+    builder.buildAnyRows(name);
+    return;
+  }
+  std::string fewRows = name + "_few";
+  builder.buildAnyRows(fewRows);
+  buildRoundedTiles(module, level, layout, fewRows);
 }
 
 } // namespace tenon::codegen::cpu

@@ -51,15 +51,6 @@ public:
   }
 
 private:
-  SmallVector<Value> forRange(Value from, Value to, Value step, ValueRange state,
-                              llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-    scf::ForOp loop = scf::ForOp::create(builder, loc, from, to, step, state,
-                                         [&](OpBuilder &, Location, Value at, ValueRange args) {
-                                           scf::YieldOp::create(builder, loc, body(at, args));
-                                         });
-    return SmallVector<Value>(loop.getResults());
-  }
-
   Value integer(Type type, int32_t value) {
     TypedAttr one = builder.getI32IntegerAttr(value);
     VectorType vector = dyn_cast<VectorType>(type);

@@ -4,6 +4,7 @@
 // are tiles of their own shape: nothing outside the operands is read.
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 
+#include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -301,18 +302,38 @@ bool multipliesOnTiles(engine::CpuLevel level, ProductType type) {
   return row.architecture == engine::Architecture::X86_64 && (row.features & feature) != 0;
 }
 
+engine::CpuLevel withoutTiles(engine::CpuLevel level) {
+  constexpr uint32_t kTiles = engine::x86::kAmxBf16 | engine::x86::kAmxInt8;
+  const engine::CpuLevelRow &own = engine::rowOf(level);
+  if (own.architecture != engine::Architecture::X86_64 || (own.features & kTiles) == 0) {
+    return level;
+  }
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    bool isBelow =
+        row.architecture == own.architecture && (row.features & ~(own.features & ~kTiles)) == 0;
+    level = isBelow ? row.level : level; // better ones are later
+  }
+  return level;
+}
+
 void buildTileProduct(ModuleOp module, ProductType type, StringRef name, StringRef fewRows) {
   TileProduct(module, type).build(name, fewRows);
 }
 
 void releaseTiles(func::FuncOp kernel, engine::CpuLevel level) {
+  std::vector<std::string> onTiles;
+  for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
+    if (multipliesOnTiles(level, type)) {
+      onTiles.push_back(anyRowsSymbol(type));
+    }
+  }
+  if (multipliesOnTiles(level, ProductType::U8S8)) {
+    llvm::append_range(onTiles, integerSymbols());
+  }
   bool usesTiles = false;
   kernel.walk([&](CallOpInterface call) {
     SymbolRefAttr callee = dyn_cast<SymbolRefAttr>(call.getCallableForCallee());
-    for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
-      usesTiles |= callee && callee.getLeafReference() == anyRowsSymbol(type) &&
-                   multipliesOnTiles(level, type);
-    }
+    usesTiles |= callee && llvm::is_contained(onTiles, callee.getLeafReference());
   });
   if (usesTiles) {
     OpBuilder builder(kernel.getBody().back().getTerminator());

@@ -16,6 +16,9 @@ inline constexpr int64_t kTileBlockRows = 32, kTileWords = 16, kTileDepth = 12 *
 /// Whether the level multiplies the type on tiles.
 bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
 
+/// The best level with no more than a level has but its tiles.
+engine::CpuLevel withoutTiles(engine::CpuLevel level);
+
 /// Adds the function `name`, of the type of anyRowsSymbol's; calls `fewRows`, of the same type, for
 /// fewer rows than kMinTileRows.
 void buildTileProduct(mlir::ModuleOp module, ProductType type, llvm::StringRef name,
