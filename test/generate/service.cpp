@@ -71,15 +71,28 @@ int main(int, char **arguments) {
       return fail("seed " + std::to_string(seed) + ": " + fault);
     }
   }
+  // One as long as it may be, for its memory.
+  Result<std::unique_ptr<TextService>> service =
+      TextService::create(model, {.threads = 1, .maxRunning = 1});
+  if (!service) {
+    return fail(service.status().toString());
+  }
+  TextRequest longest{.id = 1, .prompt = std::vector<int32_t>(model.facts().positions, 'a')};
+  Heard heard = aloneOn(**service, std::move(longest));
+  Result<uint64_t> memory = (*service)->memory();
+  if (!heard.error.isOk() || !memory) {
+    return fail(heard.error.toString());
+  }
   std::printf(
       "%llu answers, %llu tokens, %llu preemptions, %llu reused, %llu cancelled, %llu drafted, "
-      "%llu accepted\n",
+      "%llu accepted, %llu bytes\n",
       static_cast<unsigned long long>(total.finished),
       static_cast<unsigned long long>(total.generatedTokens),
       static_cast<unsigned long long>(total.scheduler.preemptions),
       static_cast<unsigned long long>(total.scheduler.reusedTokens),
       static_cast<unsigned long long>(total.cancelled),
       static_cast<unsigned long long>(total.scheduler.draftTokens),
-      static_cast<unsigned long long>(total.scheduler.acceptedTokens));
+      static_cast<unsigned long long>(total.scheduler.acceptedTokens),
+      static_cast<unsigned long long>(*memory));
   return 0;
 }

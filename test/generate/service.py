@@ -24,7 +24,7 @@ class Service(ToolTest):
         return [int(number) for number in re.findall(r"\d+", done.stdout)]
 
     def check_pages(self, model, schedules):
-        answers, tokens, preemptions, reused, cancelled, drafted, accepted = self.counted(model, "--pages", 6, schedules=schedules, tolerance=0)
+        answers, tokens, preemptions, reused, cancelled, drafted, accepted, memory = self.counted(model, "--pages", 6, schedules=schedules, tolerance=0)
         self.assertGreater(answers, 150)
         self.assertGreater(tokens, 3000)
         self.assertGreater(preemptions, 5)
@@ -32,6 +32,9 @@ class Service(ToolTest):
         self.assertGreater(cancelled, 5)
         self.assertGreater(drafted, accepted)
         self.assertGreater(accepted, 300)
+        # It holds its pages, and no more than was said for all threads.
+        said = json.loads(self.tool("inspect", self.folder / "seeded.tenon", "--json"))["language"]["memory"]
+        self.assertTrue(6 * 32 * said["bytes_per_token"] < memory <= said["session_bytes"], (memory, said))
 
     def test_logits_do_not_depend_on_neighbours(self):
         self.check_pages(SMALL, 60)
@@ -61,7 +64,7 @@ class Service(ToolTest):
             self.assertIn(part, beyond.stderr)
 
     def test_engine_without_pages(self):
-        answers, tokens, preemptions, reused, *_, accepted = self.counted(SMALL, schedules=40, tolerance=1e-4)
+        answers, tokens, preemptions, reused, *_, accepted, _ = self.counted(SMALL, schedules=40, tolerance=1e-4)
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
         self.assertGreater(accepted, 200)
