@@ -157,10 +157,13 @@ void Step::prepare() {
   if (model.rope != Rope::None) {
     windowAngles = angles = anglesOf(c, model.rotation);
   }
-  windowMask = mask = maskOf(c, 0);
-  if (llvm::is_contained(model.isWindowed, true)) {
+  bool hasWindows = llvm::is_contained(model.isWindowed, true);
+  if (hasWindows) {
     windowAngles = model.windowRotation ? anglesOf(c, *model.windowRotation) : angles;
-    windowMask = model.window < positions ? maskOf(c, model.window) : mask;
+  }
+  if (model.scoreCap != 0) {
+    mask = maskOf(c, 0);
+    windowMask = hasWindows && model.window < positions ? maskOf(c, model.window) : mask;
   }
 }
 

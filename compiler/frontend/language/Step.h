@@ -57,7 +57,7 @@ private:
   Value feedForward(int64_t index, Value x);
   Value projected(Value x, const std::string &part, Rows rows, int64_t headWidth);
   Value turned(Emitter &c, Value x, int64_t heads, const Angles &angles);
-  Value attended(Emitter &c, Value q, Value k, Value v, Value mask);
+  Value attended(Emitter &c, Value q, Value k, Value v, bool isWindowed);
   Value capped(Emitter &c, Value x, double cap);
   Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
   /// RMSNorm or LayerNorm by the tensors of this name, over the last dim.
@@ -78,7 +78,7 @@ private:
   Value tokenIds, start, rowNumbers, seenPositions;
   Value places; ///< of the tokens, [tokens]
   Angles angles, windowAngles;
-  Value mask, windowMask;
+  Value mask, windowMask; ///< where scores have a cap, which `tn.attention` lacks
   std::map<std::string, mlir::BlockArgument> caches;
   std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
 };

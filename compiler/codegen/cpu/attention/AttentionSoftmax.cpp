@@ -151,9 +151,10 @@ Value AttentionLowering::largestOf(
       .getResult(0);
 }
 
-/// The largest of a row's scores, masked in their place; minus infinity behind the last of them.
+/// The largest of a row's scores, masked in their place; minus infinity behind the last of them,
+/// and before the first one that a window leaves, `hidden` of the block's (null: none).
 Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &block,
-                                      const KeyBlock &part, Value row, Value seen) {
+                                      const KeyBlock &part, Value row, Value seen, Value hidden) {
   QueryPlace place = placeOf(math, block, row);
   auto element = [&](const IndexMath &inner, Value column, Value active) -> Value {
     OpBuilder &b = inner.builder;
@@ -169,7 +170,13 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
       Value none = broadcast(inner, number(inner, -kInfinity));
       x = arith::SelectOp::create(b, inner.location, lanesOf(inner, active), x, none);
     }
-    if (mask || active || scoreFactor != 1) {
+    if (hidden) {
+      // None of the lanes where what is left of them is negative.
+      Value none = broadcast(inner, number(inner, -kInfinity));
+      x = arith::SelectOp::create(b, inner.location, lanesOf(inner, inner.sub(hidden, column)),
+                                  none, x);
+    }
+    if (mask || active || hidden || scoreFactor != 1) {
       vector::StoreOp::create(b, inner.location, x, scores, ValueRange{row, column});
     }
     return x;
@@ -241,15 +248,16 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
                                    const KeyBlock &part, Value row) {
   OpBuilder &builder = math.builder;
   Location location = math.location;
-  Value seen = part.count, width = lanes(math);
+  Value seen = part.count, width = lanes(math), hidden;
   if (causal) {
     Value query = placeOf(math, block, row).query;
-    Value all = math.sub(math.add(math.add(query, math.constant(1)), keys), queries);
+    Value all = math.add(math.add(query, math.constant(1)), start);
+    hidden = window > 0 ? math.sub(firstOf(math, query), part.first) : Value();
     seen = math.min(part.count, math.max(math.constant(0), math.sub(all, part.first)));
   }
   Value before = isSingle ? number(math, kLowest)
                           : memref::LoadOp::create(builder, location, largest, row).getResult();
-  Value most = larger(math, largestScore(math, block, part, row, seen), before);
+  Value most = larger(math, largestScore(math, block, part, row, seen, hidden), before);
   Value end =
       math.mul(math.div(math.add(seen, math.constant(vector.getDimSize(0) - 1)), width), width);
   Value sum = sumOfExponentials(math, row, end, most);

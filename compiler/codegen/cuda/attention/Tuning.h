@@ -54,6 +54,10 @@ inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 /// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
 inline constexpr int64_t kWideHeadKeys = 32;
+/// Keys from which on two warpgroups share tiles of them, and tiles in shared memory then: derived,
+/// 64 queries that have copies of their own take as many bytes from the second-level cache as it
+/// gives in the time of their products. Not measured.
+inline constexpr int64_t kSharedGroupKeys = 1024, kSharedGroupStages = 3;
 /// Pieces of the mask (16 bytes) that a thread keeps in registers while it asks for keys.
 inline constexpr int64_t kMaskPieces = 4;
 /// Keys whose mask a warpgroup keeps as f32: 4 KiB beside the tiles.

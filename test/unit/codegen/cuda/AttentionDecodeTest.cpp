@@ -77,6 +77,28 @@ TEST(CudaAttentionDecodeTest, KeysBehindTheMaskAreNotRead) {
   EXPECT_TRUE(matchesReference(text, emitTile(kShared), reversed));
 }
 
+/// One query at a position: keys in the tiles behind it are not numbers for the kernels.
+TEST(CudaAttentionDecodeTest, KeysBehindTheStartAreNotRead) {
+  AttentionCase c = plainAttention("bf16", 1, 8, 1, kKeys, 64, 64, 2);
+  c.causal = true;
+  c.start = "tensor<1xi64>";
+  AttentionTile clustered = kShared;
+  clustered.endsAtMask = false;
+  AttentionTile apart = clustered;
+  apart.isClustered = false;
+  for (int64_t window : {0, 100}) {
+    c.window = window;
+    for (int64_t seen : {1, 64, 65, 200, 519, 520}) {
+      RunOptions options = seeing(seen, 0, true);
+      options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+        *reinterpret_cast<int64_t *>(inputs[3].mutableBytes()) = seen - 1;
+      };
+      EXPECT_TRUE(matchesReference(attentionText(c), emitTile(clustered), options)) << seen;
+      EXPECT_TRUE(matchesReference(attentionText(c), emitTile(apart), options)) << seen;
+    }
+  }
+}
+
 /// Without a key that is let through, all count alike.
 TEST(CudaAttentionDecodeTest, MasksThatLetNothingThrough) {
   std::string text = decodeText(1, "tensor<1x1x1x520xbf16>");
@@ -120,12 +142,19 @@ TEST(CudaAttentionDecodeTest, QueriesThatVary) {
   std::string queries = varying(8, "s0", "64"), keys = varying(2, "s1", "64");
   AttentionCase c{queries, keys, keys, queries};
   c.symbols = "#tn.symbol<\"s0\", 1, 100>, #tn.symbol<\"s1\", 1, 600>";
-  for (bool hasMask : {false, true}) {
-    c.mask = hasMask ? varying(1, "s0", "s1") : "";
+  for (int form : {0, 1, 2}) {
+    c.mask = form == 1 ? varying(1, "s0", "s1") : "";
+    c.start = form == 2 ? "tensor<1xi64>" : "";
+    c.causal = form == 2;
     for (auto [rows, seen] :
          {std::pair<int64_t, int64_t>(1, 1), {1, 300}, {2, 70}, {16, 20}, {17, 70}, {50, 70}}) {
       RunOptions options;
       options.symbols = {rows, seen};
+      options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+        if (form == 2) {
+          *reinterpret_cast<int64_t *>(inputs[3].mutableBytes()) = seen - rows - (seen > 200);
+        }
+      };
       EXPECT_TRUE(matchesReference(attentionText(c), byFamily({"attention_buckets"}), options))
           << rows << " by " << seen;
     }
