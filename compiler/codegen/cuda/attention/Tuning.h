@@ -31,6 +31,9 @@ inline constexpr int64_t kMinBusy = 75;
 
 /// Queries up to which it is a step of decoding: derived, the rows of one mma.
 inline constexpr int64_t kDecodeQueries = 16;
+/// Rows of blocks for which ranges of many queries that vary have kernels of their own: those of
+/// one warpgroup and of two.
+inline constexpr int64_t kManyQueriesRows[] = {64, 128};
 /// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and
 /// where a second kernel adds up.
 inline constexpr int64_t kFlashClusterBlocks = 8, kMaxSplits = 32;

@@ -99,9 +99,9 @@ TEST(AttentionTest, StartsAndWindows) {
       AttentionCase c = plainAttention(type, 1, heads, queries, 1301, 24, 40, keyHeads);
       c.causal = true;
       c.start = "tensor<1xi64>";
-      for (int64_t window : {0, 1, 100, 700}) {
+      for (int64_t window : {0, 100, 700}) {
         c.window = window;
-        for (int64_t start : {-100, 0, 33, 510, 1231, 2000}) {
+        for (int64_t start : {-100, 33, 1231}) {
           EXPECT_TRUE(
               matchesReference(attentionText(c), {}, 3, 0,
                                [&](auto &inputs) { *inputs[3].template as<int64_t>() = start; }))
