@@ -82,6 +82,8 @@ struct CompileOptions {
   std::vector<SizesArgument> optimizeFor;
   std::vector<FixedInput> fixed;
   std::vector<StateOption> states;
+  /// Pages of a language model's session; 0 for one sequence without pages.
+  uint64_t pages = 0;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};

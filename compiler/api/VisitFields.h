@@ -11,8 +11,8 @@ namespace tenon::pipeline {
 /// Calls `visit(name, value)` for each field that decides the engine's bytes. A field that is added
 /// to CompileOptions must be named here, or this does not compile.
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
-  const auto &[model, output, shapes, optimizeFor, fixed, states, levels, addsLevels, cpu, gpus,
-               assembler, precision, allowTf32, allowTanhGelu, allowInt8Activations, guard,
+  const auto &[model, output, shapes, optimizeFor, fixed, states, pages, levels, addsLevels, cpu,
+               gpus, assembler, precision, allowTf32, allowTanhGelu, allowInt8Activations, guard,
                extraOutputs, observed, strict, verify, stopAfter, dumpPhases, cacheFolder,
                reproducer, threads, optimize, kernels, disabledFamilies, maxWeights, tuned, passes,
                passDump, progress, notice, cancel] = options;
@@ -23,6 +23,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("optimize_for", optimizeFor);
   visit("fixed", fixed);
   visit("states", states);
+  visit("pages", pages);
   visit("adds_levels", addsLevels);
   visit("cubin", assembler);
   visit("precision", precision);

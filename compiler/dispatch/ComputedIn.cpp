@@ -42,6 +42,9 @@ SmallVector<Value> factorsOf(Operation *root) {
   if (tn::AttentionOp attention = dyn_cast_or_null<tn::AttentionOp>(root)) {
     return {attention.getQ(), attention.getK(), attention.getV()};
   }
+  if (tn::PagedAttentionOp attention = dyn_cast_or_null<tn::PagedAttentionOp>(root)) {
+    return {attention.getQ(), attention.getKeys(), attention.getValues()};
+  }
   return {};
 }
 

@@ -81,6 +81,11 @@ double CostModel::workOf(Operation *op) const {
         AffineExpr queries = q[attention.getHeadsInner()[0] ? 1 : 2];
         return 4 * scores * countOf(queries);
       })
+      .Case([&](tn::PagedAttentionOp attention) {
+        AffineExpr table = tn::getDims(attention.getPages().getType())[1];
+        double keys = countOf(table) * countOf(tn::getDims(attention.getKeys().getType())[2]);
+        return 4 * keys * countOf(tn::getDims(attention.getQ().getType()));
+      })
       .Case<tn::ExpOp, tn::LogOp, tn::TanhOp, tn::ErfOp, tn::SigmoidOp, tn::SiluOp, tn::GeluOp,
             tn::SoftplusOp, tn::EluOp, tn::PowOp, tn::SinOp, tn::CosOp>(
           [&](Operation *) { return kTranscendentalWork * count; })

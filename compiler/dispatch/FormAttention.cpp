@@ -5,6 +5,7 @@
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Float8.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <cmath>
@@ -94,6 +95,11 @@ void takeCodes(Formation &formation, Group *group) {
 } // namespace
 
 void formAttention(Formation &formation, Block *block) {
+  SmallVector<tn::PagedAttentionOp> paged(block->getOps<tn::PagedAttentionOp>());
+  for (tn::PagedAttentionOp root : paged) {
+    Group *group = formation.grouping.create(root, kAttention, root);
+    group->reason = "attention over pages is compiled alone";
+  }
   SmallVector<tn::AttentionOp> roots(block->getOps<tn::AttentionOp>());
   for (tn::AttentionOp root : roots) {
     Group *group = formation.grouping.create(root, kAttention, root);

@@ -42,6 +42,13 @@ AffineExpr ofAttention(AttentionOp op) {
   return times(multiplyDims(keys, both), 2);
 }
 
+/// As of sequences that fill their tables of pages.
+AffineExpr ofPagedAttention(PagedAttentionOp op) {
+  AffineExpr keys =
+      multiplyDims(getDims(op.getPages().getType())[1], getDims(op.getKeys().getType())[2]);
+  return times(multiplyDims(keys, addDims(countOf(op.getQ()), countOf(op.getY()))), 2);
+}
+
 AffineExpr none(Operation *op) { return getAffineConstantExpr(0, op->getContext()); }
 
 } // namespace
@@ -60,6 +67,7 @@ AffineExpr flopsOf(Operation *op) {
       .Case([&](ConvOp conv) { return ofWeight(result, conv.getWeight()); })
       .Case([&](ConvTransposeOp conv) { return ofWeight(conv.getX(), conv.getWeight()); })
       .Case(ofAttention)
+      .Case(ofPagedAttention)
       .Case<MaxPoolOp, AvgPoolOp, MaxPoolIndexOp>(
           [&](auto pool) { return times(countOf(result), product(pool.getKernel())); })
       .Case<SoftmaxOp>([&](Operation *) { return times(countOf(result), 5); })

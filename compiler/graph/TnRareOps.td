@@ -84,6 +84,44 @@ def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResult
   let hasVerifier = 1;
 }
 
+//===--- Keys and values in pages ------------------------------------------------------------------------------===//
+
+def Tn_PageTensor : RankedTensorOf<[F16, BF16, F32]>;
+def Tn_I64Tensor : RankedTensorOf<[I64]>;
+
+def Tn_PagedWriteOp : Tn_InferredOp<"paged_write"> {
+  let summary = "Pages of keys or values with the rows of some tokens written to their slots";
+  let description = [{
+    `cache` is [pages, Hk, P, D], x [T, Hk, D], `slots` [T]: row t of head h goes to position slots[t] % P of page
+    slots[t] / P. A slot of -1 writes nothing; no two others are equal. `keys` says which of the two the cache holds: a
+    target lays out the P * D elements of a page's head as its kernels read them, so nothing else but `tn.paged_write`
+    and `tn.paged_attention` may read a cache. The reference keeps them row-major.
+    `%c = tn.paged_write %cache, %x, %slots {keys} : (tensor<9x2x32x64xf32>, tensor<5x2x64xf32>, tensor<5xi64>) -> tensor<9x2x32x64xf32>`
+  }];
+  let arguments = (ins Tn_PageTensor:$cache, Tn_PageTensor:$x, Tn_I64Tensor:$slots, UnitAttr:$keys);
+  let results = (outs Tn_PageTensor:$y);
+  let assemblyFormat = "$cache `,` $x `,` $slots attr-dict `:` functional-type(operands, $y)";
+}
+def Tn_PagedAttentionOp : Tn_InferredOp<"paged_attention", [Tn_Contraction]> {
+  let summary = "Causal attention of the new tokens of several sequences over keys and values in pages";
+  let description = [{
+    q [T, H, D] are the new tokens of S sequences, one sequence after the other: those of s are starts[s] to starts[s + 1], with
+    starts[0] = 0. Of its lengths[s] positions they are the last; position p is at p % P of page pages[s, p / P]. `keys` is
+    [pages, Hk, P, D], `values` [pages, Hk, P, Dv], H a multiple of Hk, and head h reads head h / (H / Hk). `pages` is
+    [S, M], `starts` [S + 1], `lengths` [S]; the result is [T, H, Dv].
+
+    A token sees the keys up to its own position: all of them, or with a `window` above 0 the last `window`. Scores are
+    scale * q k, with a `softcap` above 0 softcap * tanh(scale * q k / softcap). Tokens behind starts[S] get zeros. What
+    is stored at other positions does not matter, and a token's result does not depend on the other sequences, nor on
+    how many tokens of its own come with it.
+  }];
+  let arguments = (ins Tn_PageTensor:$q, Tn_PageTensor:$keys, Tn_PageTensor:$values, Tn_I64Tensor:$pages,
+                       Tn_I64Tensor:$starts, Tn_I64Tensor:$lengths, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
+  let results = (outs Tn_PageTensor:$y);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
+}
+
 //===--- Calibration -------------------------------------------------------------------------------------------===//
 
 def Tn_HistogramOp : Tn_Op<"histogram", [Pure]> {

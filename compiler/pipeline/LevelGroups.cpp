@@ -21,7 +21,7 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
   uint32_t units =
       (prices.hasBytes() ? kUnitsOfBytes : 0) | (prices.hasBf16() ? engine::x86::kAmxBf16 : 0);
   group.module->walk([&](Operation *op) {
-    if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp>(op)) {
+    if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp, tn::PagedAttentionOp>(op)) {
       Type element = getElementTypeOrSelf(op->getOperand(1));
       units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
       units |= element.isInteger(8) ? kUnitsOfBytes : 0;

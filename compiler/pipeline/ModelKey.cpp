@@ -114,6 +114,11 @@ public:
     }
   }
   void operator()(llvm::StringRef name, bool isOn) { all[name] = isOn; }
+  void operator()(llvm::StringRef name, uint64_t number) {
+    if (number > 0) {
+      all[name] = number;
+    }
+  }
   void operator()(llvm::StringRef name, const std::optional<Assembler> &assembler) {
     if (assembler) {
       all[name] = assembler->name;

@@ -5,6 +5,7 @@
 
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/plan/Order.h"
 #include "compiler/plan/Sizes.h"
 
@@ -56,7 +57,7 @@ bool mayWriteOver(tn::RegionOp region, unsigned number, bool readsAtEnds, Value 
   Value result = region.getBody().front().getTerminator()->getOperand(
       cast<OpResult>(output).getResultNumber());
   Operation *scatter = argument.hasOneUse() ? *argument.getUsers().begin() : nullptr;
-  return isa_and_present<tn::ScatterElementsOp, tn::ScatterNdOp>(scatter) &&
+  return isa_and_present<tn::ScatterElementsOp, tn::ScatterNdOp, tn::PagedWriteOp>(scatter) &&
          scatter->getOperand(0) == argument && scatter->getResult(0) == result;
 }
 

@@ -195,7 +195,7 @@ tenon_status *tenon_language_model_detokenize(const tenon_language_model *model,
     if (!model || (!tokens && count != 0) || !text) {
       return badArgument("the model, the tokens or the place for the text is null");
     }
-    TENON_TRY(model->model->checkTokens({tokens, count}));
+    TENON_TRY(model->model->facts().checkTokens({tokens, count}));
     std::string decoded =
         tenon::generate::wellFormed(model->model->tokenizer().decode({tokens, count}));
     char *data = static_cast<char *>(allocate(decoded.size() + 1));

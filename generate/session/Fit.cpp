@@ -12,16 +12,20 @@ namespace {
 /// Engines are compiled for whole steps, so that a little more or less free memory asks for the
 /// same engine.
 constexpr int64_t kStep = 64;
+/// Of an engine without pages, of one with pages, and which of those is the table of pages.
+constexpr size_t kInputs = 4, kPagedInputs = 7, kTable = 5;
 
 class Search {
 public:
-  Search(const runtime::MemoryForecast &theForecast, uint64_t theTableBytes, Fit &theFit)
-      : forecast(theForecast), tableBytes(theTableBytes), fit(theFit) {}
+  Search(const runtime::MemoryForecast &theForecast, const Positions &thePositions, Fit &theFit)
+      : forecast(theForecast), tableBytes(thePositions.tableBytes),
+        held(thePositions.paged > 0 ? thePositions.paged : theFit.positions),
+        isPaged(thePositions.paged > 0), fit(theFit) {}
 
   Status run() {
     TENON_ASSIGN(runtime::MemoryUse use, useOf(fit.positions));
     fit.weights = use.weightBytes;
-    fit.position = use.stateBytes / static_cast<uint64_t>(std::max<int64_t>(fit.positions, 1));
+    fit.position = use.stateBytes / static_cast<uint64_t>(std::max<int64_t>(held, 1));
     TENON_ASSIGN(fit.session, sessionOf(fit.positions));
     // The whole is the usual answer.
     TENON_ASSIGN(bool all, fitsAt(fit.trained));
@@ -43,13 +47,15 @@ private:
   /// Of the run of a prompt's last tokens.
   Result<runtime::MemoryUse> useOf(int64_t positions) const {
     int64_t tokens = std::min(forecast.mostOf(0, 0), positions);
-    return forecast.of({tokens, 1, 1, positions});
+    return isPaged ? forecast.of({tokens, tokens, tokens, 2, 1, 1, forecast.mostOf(kTable, 1), 1})
+                   : forecast.of({tokens, 1, 1, positions});
   }
 
   Result<uint64_t> sessionOf(int64_t positions) const {
     TENON_ASSIGN(runtime::MemoryUse use, useOf(positions));
-    return fit.position * static_cast<uint64_t>(positions) + use.arenaBytes + use.scratchBytes +
-           use.workspaceBytes + use.portBytes;
+    uint64_t state = positions == fit.positions ? use.stateBytes
+                                                : fit.position * static_cast<uint64_t>(positions);
+    return state + use.arenaBytes + use.scratchBytes + use.workspaceBytes + use.portBytes;
   }
 
   Result<bool> fitsAt(int64_t positions) const {
@@ -61,6 +67,8 @@ private:
 
   const runtime::MemoryForecast &forecast;
   uint64_t tableBytes;
+  int64_t held; ///< positions of a session's state
+  bool isPaged;
   Fit &fit;
 };
 
@@ -68,7 +76,7 @@ private:
 
 Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                   uint64_t available) {
-  if (forecast.inputs() != 4) {
+  if (forecast.inputs() != (positions.paged > 0 ? kPagedInputs : kInputs)) {
     return Status::error(ErrorId::NotALanguageModel,
                          "the engine's inputs are not those of a language model",
                          "compile the model's file again");
@@ -77,7 +85,7 @@ Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &posi
   fit.positions = positions.compiled;
   fit.trained = std::max(positions.trained, positions.compiled);
   fit.available = available;
-  TENON_TRY(Search(forecast, positions.tableBytes, fit).run());
+  TENON_TRY(Search(forecast, positions, fit).run());
   return fit;
 }
 

@@ -12,7 +12,7 @@ namespace tenon::generate {
 struct Fit {
   uint64_t weights = 0;   ///< bytes: of the engine's file on a CPU, copied to a GPU
   uint64_t position = 0;  ///< bytes of the keys and values of one position
-  uint64_t session = 0;   ///< bytes that a sequence holds once it has as many positions as it may
+  uint64_t session = 0;   ///< bytes that a session holds, of one sequence once that is full
   uint64_t available = 0; ///< bytes that weights and session may take
   int64_t positions = 0;  ///< of a sequence of the engine
   int64_t trained = 0;    ///< positions that the model was trained for
@@ -24,6 +24,7 @@ struct Fit {
 /// What the record "language" says of an engine's positions.
 struct Positions {
   int64_t compiled = 0, trained = 0;
+  int64_t paged = 0;       ///< positions of all pages of a session; 0 without pages
   uint64_t tableBytes = 0; ///< of each position, in the weights
 };
 

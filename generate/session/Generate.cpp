@@ -13,74 +13,44 @@ Status refuseAnswer(std::string_view what) { return Status::error(ErrorId::BadAr
 
 } // namespace
 
-std::string_view nameOf(Finish finish) {
-  constexpr std::string_view kNames[] = {"end", "stop", "length", "cancelled"};
-  return kNames[static_cast<size_t>(finish)];
-}
-
 Result<AnswerStream> AnswerStream::begin(const LanguageModel &model, Sequence &sequence,
                                          std::span<const int32_t> prompt,
                                          const GenerateOptions &options) {
-  int64_t vocabulary = model.facts().vocabulary;
-  TENON_TRY(checkSampling(options.sampling, vocabulary));
-  if (prompt.empty()) {
-    return refuseAnswer("the prompt has no tokens");
-  }
-  TENON_TRY(model.checkTokens(prompt));
-  if (options.maxTokens < 1) {
-    return refuseAnswer(
-        strCat("max-tokens ", options.maxTokens, ": an answer has at least one token"));
-  }
-  if (options.topTokens < 0 || options.topTokens > vocabulary) {
-    return refuseAnswer(strCat("the ", options.topTokens,
-                               " most probable tokens: they are from 0 to the ", "vocabulary's ",
-                               vocabulary));
-  }
-  TENON_TRY(model.checkRoom(prompt.size()));
-  return AnswerStream(model, sequence, prompt, options);
+  TENON_ASSIGN(AnswerWriter writer,
+               AnswerWriter::create(model.tokenizer(), model.facts(), prompt, options));
+  return AnswerStream(sequence, prompt, std::move(writer));
 }
 
-AnswerStream::AnswerStream(const LanguageModel &theModel, Sequence &theSequence,
-                           std::span<const int32_t> thePrompt, const GenerateOptions &theOptions)
-    : model(&theModel), sequence(&theSequence), prompt(thePrompt.begin(), thePrompt.end()),
-      maxTokens(theOptions.maxTokens), topTokens(theOptions.topTokens),
-      text(theModel.tokenizer(), theOptions.stops), sampler(theOptions.sampling, thePrompt) {}
+AnswerStream::AnswerStream(Sequence &theSequence, std::span<const int32_t> thePrompt,
+                           AnswerWriter theWriter)
+    : sequence(&theSequence), prompt(thePrompt.begin(), thePrompt.end()),
+      writer(std::move(theWriter)) {}
 
 /// The logits of the next token.
 Result<std::span<const float>> AnswerStream::advance() {
-  if (drawn > 0) {
-    return sequence->append(std::span(&last, 1));
+  if (last) {
+    return sequence->append(std::span(&*last, 1));
   }
   size_t same = std::ranges::mismatch(sequence->tokens(), prompt).in2 - prompt.begin();
   sequence->cut(std::min(same, prompt.size() - 1));
-  return sequence->append(std::span(prompt).subspan(sequence->tokens().size()));
+  reused = static_cast<int64_t>(sequence->tokens().size());
+  return sequence->append(std::span(prompt).subspan(reused));
 }
 
 Result<Piece> AnswerStream::next() {
   if (isOver) {
     return refuseAnswer("the answer has ended");
   }
-  if (drawn > 0 && sequence->changes() != changes) {
+  if (last && sequence->changes() != changes) {
     return Status::error(ErrorId::BadArgument, "another answer was begun on the same sequence",
                          "make a sequence for each answer that is read at the same time");
   }
   isOver = true; // unless all goes well
   TENON_ASSIGN(std::span<const float> logits, advance());
   changes = sequence->changes();
-  Piece piece;
-  TENON_ASSIGN(piece.draw, sampler.draw(logits, sequence->tokens().size()));
+  TENON_ASSIGN(Piece piece, writer.write(logits, sequence->tokens().size()));
+  piece.reused = last ? 0 : reused;
   last = piece.draw.token;
-  ++drawn;
-  piece.top = topTokens > 0 ? generate::topTokens(logits, topTokens) : std::vector<Draw>();
-  const std::vector<int32_t> &ends = model->tokenizer().vocabulary().ends;
-  bool isEnd = std::ranges::find(ends, last) != ends.end();
-  piece.text = isEnd ? std::string() : text.add(last);
-  int64_t length = static_cast<int64_t>(sequence->tokens().size());
-  bool isLast = drawn >= maxTokens || length >= model->facts().positions;
-  if (isEnd || text.isStopped() || isLast) {
-    piece.text += text.finish();
-    piece.finish = isEnd ? Finish::End : text.isStopped() ? Finish::Stop : Finish::Length;
-  }
   isOver = piece.finish.has_value();
   return piece;
 }

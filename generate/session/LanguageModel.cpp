@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace tenon::generate {
@@ -37,10 +38,15 @@ Result<Json> recordOf(const tenon_engine *engine, const char *name) {
 
 Result<std::unique_ptr<LanguageModel>> LanguageModel::open(const std::string &path,
                                                            const tenon_engine_options &options) {
-  std::unique_ptr<LanguageModel> model(new LanguageModel());
   tenon_engine *engine = nullptr;
   TENON_TRY(capi::takeStatus(tenon_engine_open(path.c_str(), &options, &engine)));
-  model->handle.reset(engine);
+  return of(capi::EngineHandle(engine));
+}
+
+Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle opened) {
+  std::unique_ptr<LanguageModel> model(new LanguageModel());
+  model->handle = std::move(opened);
+  const tenon_engine *engine = model->engine();
   TENON_ASSIGN(Json facts, recordOf(engine, "language"));
   model->modelFacts = {.family = facts.value("family", ""),
                        .chatTemplate = facts.value("template", ""),
@@ -48,6 +54,13 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::open(const std::string &pa
                        .positions = facts.value("positions", int64_t{0}),
                        .vocabulary = facts.value("vocabulary", int64_t{0}),
                        .layers = facts.value("layers", int64_t{0})};
+  if (facts.contains("pages")) {
+    model->paged = PageFacts{.page = facts.value("page", int64_t{0}),
+                             .pages = facts.value("pages", int64_t{0}),
+                             .vocabulary = model->modelFacts.vocabulary};
+    int64_t most = model->paged->page * model->paged->pages;
+    model->modelFacts.positions = std::min(model->modelFacts.positions, most);
+  }
   TENON_ASSIGN(Json tokenizer, recordOf(engine, "tokenizer"));
   TENON_ASSIGN(Vocabulary vocabulary, vocabularyOf(tokenizer));
   TENON_ASSIGN(Tokenizer made, Tokenizer::create(std::move(vocabulary)));
@@ -57,18 +70,35 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::open(const std::string &pa
 }
 
 Status LanguageModel::readPorts() {
-  constexpr const char *kInputs[] = {"tokens", "start", "rows", "context"};
-  bool isRight = tenon_engine_input_count(engine()) == std::size(kInputs) &&
+  static constexpr std::string_view kOne[] = {"tokens", "start", "rows", "context"};
+  static constexpr std::string_view kPaged[] = {"tokens",  "positions", "slots", "starts",
+                                                "lengths", "pages",     "rows"};
+  std::span<const std::string_view> names =
+      paged ? std::span<const std::string_view>(kPaged) : kOne;
+  bool isRight = tenon_engine_input_count(engine()) == names.size() &&
                  tenon_engine_output_count(engine()) == 1;
-  for (size_t i = 0; isRight && i < std::size(kInputs); ++i) {
+  for (size_t i = 0; isRight && i < names.size(); ++i) {
     tenon_port_info port = {};
     port.struct_size = sizeof(port);
     TENON_TRY(capi::takeStatus(tenon_engine_input(engine(), i, &port)));
-    isRight =
-        port.name == std::string_view(kInputs[i]) && port.rank == 1 && port.dtype == TENON_I64;
-    if (i == 0 && isRight) {
+    bool isTable = names[i] == "pages";
+    isRight = port.name == names[i] && port.rank == (isTable ? 2 : 1) && port.dtype == TENON_I64;
+    if (!isRight) {
+      break;
+    }
+    if (i == 0) {
       most = port.max_dims[0];
     }
+    if (paged && isTable) {
+      paged->sequences = port.max_dims[0];
+      paged->table = port.max_dims[1];
+    } else if (paged && names[i] == "rows") {
+      paged->rows = port.max_dims[0];
+    }
+  }
+  if (paged) {
+    paged->tokens = most;
+    isRight &= paged->page > 0 && paged->pages > 0 && paged->table > 0;
   }
   return isRight ? Status::ok()
                  : Status::error(ErrorId::NotALanguageModel,
@@ -76,22 +106,22 @@ Status LanguageModel::readPorts() {
                                  "compile the model's file again");
 }
 
-Status LanguageModel::checkRoom(size_t tokens) const {
-  return tokens <= static_cast<size_t>(facts().positions)
+Status ModelFacts::checkRoom(size_t tokens) const {
+  return tokens <= static_cast<size_t>(positions)
              ? Status::ok()
-             : Status::error(ErrorId::PromptTooLong,
-                             strCat(tokens, " tokens do not fit into the engine's ",
-                                    facts().positions, " positions"),
-                             "shorten the text, or compile the model with --shape context:[1..N] "
-                             "for N positions");
+             : Status::error(
+                   ErrorId::PromptTooLong,
+                   strCat(tokens, " tokens do not fit into the engine's ", positions, " positions"),
+                   "shorten the text, or compile the model with --shape context:[1..N] "
+                   "for N positions");
 }
 
-Status LanguageModel::checkTokens(std::span<const int32_t> tokens) const {
+Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
   for (int32_t token : tokens) {
-    if (token < 0 || token >= facts().vocabulary) {
+    if (token < 0 || token >= vocabulary) {
       return Status::error(ErrorId::BadArgument,
                            strCat("token ", token, " is not in the vocabulary"),
-                           strCat("tokens are numbers from 0 to ", facts().vocabulary - 1));
+                           strCat("tokens are numbers from 0 to ", vocabulary - 1));
     }
   }
   return Status::ok();
@@ -115,31 +145,56 @@ void Sequence::cut(size_t count) {
 }
 
 Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
-  int64_t start = static_cast<int64_t>(kept.size()), count = static_cast<int64_t>(tokens.size());
-  int64_t end = start + count;
+  int64_t count = static_cast<int64_t>(tokens.size());
   ids.assign(tokens.begin(), tokens.end());
   rowNumbers.resize(rows);
   std::iota(rowNumbers.begin(), rowNumbers.end(), count - rows);
+  logits.resize(rows * model->facts().vocabulary);
+  TENON_TRY(model->pages() ? runPaged(count, rows) : runOne(count, rows));
+  kept.insert(kept.end(), tokens.begin(), tokens.end());
+  ++changeCount;
+  return Status::ok();
+}
+
+/// The pages in their order: a position is its own slot.
+Status Sequence::runPaged(int64_t count, int64_t rows) {
+  int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
+  places.resize(count);
+  std::iota(places.begin(), places.end(), start);
+  pages.resize(model->pages()->table);
+  for (int64_t i = 0; i < model->pages()->table; ++i) {
+    pages[i] = std::min(i, model->pages()->pages - 1);
+  }
+  const std::array<int64_t, 2> starts = {0, count}, table = {1, model->pages()->table};
+  int64_t one = 1, two = 2;
+  const tenon_input inputs[] = {{ids.data(), &count, 1},
+                                {places.data(), &count, 1},
+                                {places.data(), &count, 1},
+                                {starts.data(), &two, 1},
+                                {&end, &one, 1},
+                                {pages.data(), table.data(), 2},
+                                {rowNumbers.data(), &rows, 1}};
+  const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
+  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+}
+
+Status Sequence::runOne(int64_t count, int64_t rows) {
+  int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
   int64_t step = tenon_engine_gpu(model->engine()) < 0 ? kContextStep : kContextStepOfGpu;
   int64_t read = (end + step - 1) / step * step;
   context.resize(std::min(read, model->facts().positions));
   std::iota(context.begin(), context.end(), 0);
-  logits.resize(rows * model->facts().vocabulary);
   int64_t one = 1, seen = static_cast<int64_t>(context.size());
   const tenon_input inputs[] = {{ids.data(), &count, 1},
                                 {&start, &one, 1},
                                 {rowNumbers.data(), &rows, 1},
                                 {context.data(), &seen, 1}};
   const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
-  TENON_TRY(
-      capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1)));
-  kept.insert(kept.end(), tokens.begin(), tokens.end());
-  ++changeCount;
-  return Status::ok();
+  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
-  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
     TENON_TRY(run(tokens.first(count), 1));
@@ -150,7 +205,7 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
 
 Status Sequence::appendAll(std::span<const int32_t> tokens,
                            const std::function<Status(int64_t, std::span<const float>)> &take) {
-  TENON_TRY(model->checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count =
         std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));

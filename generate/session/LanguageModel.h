@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,23 @@ struct ModelFacts {
   int64_t positions = 0;    ///< positions that a sequence of this engine may have
   int64_t vocabulary = 0;
   int64_t layers = 0;
+
+  /// TN0616 where a sequence cannot have so many tokens.
+  Status checkRoom(size_t tokens) const;
+  /// TN0105 for a token that is not of the vocabulary.
+  Status checkTokens(std::span<const int32_t> tokens) const;
+};
+
+/// Sizes of an engine with pages. A sequence's position p lies in its page number p / page, at
+/// p % page.
+struct PageFacts {
+  int64_t page = 0;       ///< positions of a page
+  int64_t pages = 0;      ///< pages of a session
+  int64_t table = 0;      ///< pages of one sequence, at most: the M of a step
+  int64_t tokens = 0;     ///< tokens of a step, at most
+  int64_t sequences = 0;  ///< sequences of a step, at most
+  int64_t rows = 0;       ///< tokens of a step whose logits are asked for, at most
+  int64_t vocabulary = 0; ///< logits of a row
 };
 
 /// Immutable; any number of sequences on any threads may share one. It outlives them.
@@ -29,16 +47,16 @@ public:
   /// TN0615 for an engine without one; otherwise as tenon_engine_open.
   static Result<std::unique_ptr<LanguageModel>> open(const std::string &path,
                                                      const tenon_engine_options &options);
+  /// Of an engine that is open. TN0615.
+  static Result<std::unique_ptr<LanguageModel>> of(capi::EngineHandle engine);
 
   const ModelFacts &facts() const { return modelFacts; }
   const Tokenizer &tokenizer() const { return *text; }
   const tenon_engine *engine() const { return handle.get(); }
   /// Tokens that one run takes at most.
   int64_t mostTokens() const { return most; }
-  /// TN0616 where a sequence cannot have so many tokens.
-  Status checkRoom(size_t tokens) const;
-  /// TN0105 for a token that is not of the vocabulary.
-  Status checkTokens(std::span<const int32_t> tokens) const;
+  /// Null for an engine of one sequence without pages.
+  const PageFacts *pages() const { return paged ? &*paged : nullptr; }
 
 private:
   LanguageModel() = default;
@@ -48,9 +66,11 @@ private:
   ModelFacts modelFacts;
   std::unique_ptr<Tokenizer> text;
   int64_t most = 1;
+  std::optional<PageFacts> paged;
 };
 
-/// Tokens with their keys and values in a session of the engine. One thread at a time.
+/// Tokens with their keys and values in a session of the engine: of one with pages in its first
+/// ones. One thread at a time.
 class Sequence {
 public:
   /// `threads` 0 stands for all usable CPUs.
@@ -76,6 +96,8 @@ private:
   Sequence() = default;
   /// One run over tokens that fit into it; logits of the last `rows`.
   Status run(std::span<const int32_t> tokens, int64_t rows);
+  Status runOne(int64_t count, int64_t rows);
+  Status runPaged(int64_t count, int64_t rows);
   std::span<const float> row(int64_t index) const {
     return std::span(logits).subspan(index * model->facts().vocabulary, model->facts().vocabulary);
   }
@@ -85,7 +107,8 @@ private:
   std::vector<float> logits;
   std::vector<int32_t> kept;
   uint64_t changeCount = 0;
-  std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run
+  std::vector<int64_t> ids, rowNumbers, context; ///< inputs of a run without pages
+  std::vector<int64_t> places, pages;            ///< those of one with pages
 };
 
 } // namespace tenon::generate

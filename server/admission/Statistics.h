@@ -64,6 +64,14 @@ struct BatchStatistics {
   uint64_t copyOut = 0; ///< nanoseconds of all replies
 };
 
+/// Texts of a language model.
+struct TextStatistics {
+  Histogram firstToken; ///< from the arrival of a request to an answer's first token
+  Histogram nextToken;  ///< from a token of an answer to the next
+  uint64_t promptTokens = 0, answerTokens = 0;
+  uint64_t cachedTokens = 0; ///< of prompts, that were not computed again
+};
+
 struct VersionStatistics {
   DurationSum success; ///< from the arrival of a request to its reply
   DurationSum failure; ///< of all others but those that were cancelled
@@ -77,6 +85,7 @@ struct VersionStatistics {
   uint64_t unready = 0; ///< that came while the version took none
   uint64_t cancelled = 0;
   uint64_t lastInference = 0; ///< milliseconds since 1970
+  TextStatistics texts;
 
   /// Requests that the version failed.
   uint64_t failed() const { return failure.count - rejected - timedOut - invalid - unready; }

@@ -159,6 +159,29 @@ struct Api::Operations {
   static Result<Answer> index(const Call &call) {
     return describeIndex(call.api.models.catalog, call.asked.onlyReady);
   }
+  static Result<Answer> textModels(const Call &call) {
+    std::vector<std::string> names;
+    for (const auto &[name, model] : call.api.models.catalog.all()) {
+      if (continuesTexts(model)) {
+        names.push_back(name);
+      }
+    }
+    return Answer(openAiModels(names, call.api.started / 1000));
+  }
+  static Result<Answer> textModel(const Call &call) {
+    TENON_ASSIGN(const Model *model, call.api.models.catalog.model(call.asked.model));
+    return continuesTexts(*model)
+               ? Result<Answer>(openAiModel(model->name, call.api.started / 1000))
+               : Result<Answer>(Status::error(
+                     ErrorId::NoSuchModel,
+                     fmt::format("'{}' is not a language model that is loaded", model->name),
+                     "GET v1/models lists those that are"));
+  }
+  static bool continuesTexts(const Model &model) {
+    return std::ranges::any_of(model.versions, [](const auto &each) {
+      return each.second->language && each.second->isServing();
+    });
+  }
   static Result<Answer> traffic(const Call &call) {
     return Answer(describeTraffic(call.api.models.traffic.of(call.asked.model)));
   }
@@ -224,6 +247,10 @@ const Api::Operations::Entry Api::Operations::kAll[] = {
     {Operation::HealthCheck, "HealthCheck", Role::Open, nullptr, nullptr},
     {Operation::HealthWatch, "HealthWatch", Role::Open, nullptr, nullptr},
     {Operation::Reflection, "Reflection", Role::Read, nullptr, nullptr},
+    {Operation::TextModels, "TextModels", Role::Read, nullptr, textModels},
+    {Operation::TextModel, "TextModel", Role::Read, nullptr, textModel},
+    {Operation::ChatCompletions, "ChatCompletions", Role::Infer, nullptr, nullptr},
+    {Operation::Completions, "Completions", Role::Infer, nullptr, nullptr},
     {Operation::Page, "Page", Role::Open, nullptr, nullptr},
     {Operation::ServerStatus, "ServerStatus", Role::Read, nullptr, status},
     {Operation::RegistryHistory, "RegistryHistory", Role::Read, changeRegistry, nullptr},
@@ -258,6 +285,10 @@ const Api::Operations::Entry &Api::Operations::of(Operation operation) {
 std::string_view nameOf(Operation operation) { return Api::Operations::of(operation).name; }
 
 Role roleOf(Operation operation) { return Api::Operations::of(operation).role; }
+
+bool continuesText(Operation operation) {
+  return operation == Operation::ChatCompletions || operation == Operation::Completions;
+}
 
 bool isOfRegistry(Operation operation) { return operation >= Operation::RegistryObjects; }
 

@@ -8,6 +8,7 @@
 #include "server/api/Operations.h"
 #include "server/api/RecentTraffic.h"
 #include "server/api/RegistryAdmin.h"
+#include "server/api/TextCall.h"
 #include "server/monitoring/Monitoring.h"
 #include "server/protocol/Answer.h"
 #include "support/WallClock.h"
@@ -49,6 +50,11 @@ public:
                                          OnResult onResult);
   void cancel(const std::shared_ptr<Request> &pending) {
     BatchScheduler::of(*pending->version).cancel(pending);
+  }
+  /// Has a language model do what is asked, as TextCall::begin.
+  Result<std::shared_ptr<TextCall>> continueText(OpenAiRequest request, MemoryBudget &budget,
+                                                 TextCall::Events events) {
+    return TextCall::begin(models, errors, budget, std::move(request), std::move(events));
   }
   /// A result could not be turned into a reply.
   void replyFailed(const Request &request, const Status &status);

@@ -89,6 +89,48 @@ public:
     });
   }
 
+  /// Of versions that continue texts alone, and only where there are any.
+  void texts() {
+    bool areAny = false;
+    each([&](const Version &version, const std::string &) {
+      areAny |= version.language.has_value();
+    });
+    if (!areAny) {
+      return;
+    }
+    textHistogram("tenon_text_first_token_seconds",
+                  "Time from the arrival of a request to the first token of an answer.",
+                  &TextStatistics::firstToken);
+    textHistogram("tenon_text_next_token_seconds", "Time from a token of an answer to the next.",
+                  &TextStatistics::nextToken);
+    using Counted = std::pair<std::string_view, std::string_view>;
+    auto counter = [&](Counted named, uint64_t TextStatistics::*member) {
+      head(named.first, "counter", named.second);
+      textLine(named.first,
+               [&](const Version &version) { return version.statistics->texts.*member; });
+    };
+    counter({"tenon_text_prompt_tokens_total", "Tokens of prompts."},
+            &TextStatistics::promptTokens);
+    counter({"tenon_text_cached_tokens_total",
+             "Tokens of prompts whose keys and values another request had computed."},
+            &TextStatistics::cachedTokens);
+    counter({"tenon_text_answer_tokens_total", "Tokens of answers."},
+            &TextStatistics::answerTokens);
+    auto held = [&](Counted named, std::string_view type, uint64_t TextLoad::*member) {
+      head(named.first, type, named.second);
+      textLine(named.first,
+               [&](const Version &version) { return TextScheduler::of(version).load().*member; });
+    };
+    held({"tenon_text_running", "Answers that the model continues."}, "gauge", &TextLoad::running);
+    held({"tenon_text_waiting", "Answers that wait in the worker."}, "gauge", &TextLoad::waiting);
+    held({"tenon_text_pages", "Pages of the model's cache."}, "gauge", &TextLoad::pages);
+    held({"tenon_text_pages_used", "Pages that answers hold."}, "gauge", &TextLoad::pagesUsed);
+    held({"tenon_text_preemptions_total", "Answers that gave up their pages to others."}, "counter",
+         &TextLoad::preemptions);
+    held({"tenon_text_recomputed_tokens_total", "Tokens computed again after a preemption."},
+         "counter", &TextLoad::recomputedTokens);
+  }
+
   void head(std::string_view name, std::string_view type, std::string_view help) {
     appendMetricHead(text, name, type, help);
   }
@@ -103,6 +145,24 @@ private:
         action(*version, fmt::format("model=\"{}\",version=\"{}\"", name, version->number));
       }
     }
+  }
+
+  template <typename Value> void textLine(std::string_view name, const Value &value) {
+    each([&](const Version &version, const std::string &labels) {
+      if (version.language) {
+        fmt::format_to(std::back_inserter(text), "{}{{{}}} {}\n", name, labels, value(version));
+      }
+    });
+  }
+
+  void textHistogram(std::string_view name, std::string_view help,
+                     Histogram TextStatistics::*member) {
+    head(name, "histogram", help);
+    each([&](const Version &version, const std::string &labels) {
+      if (version.language) {
+        histogram(name, labels, version.statistics->texts.*member);
+      }
+    });
   }
 
   void histogram(std::string_view name, const std::string &labels, const Histogram &histogram) {
@@ -143,6 +203,7 @@ std::string describeMetrics(const ModelServer &models) {
                       {"copy_in", &VersionStatistics::copyIn},
                       {"compute", &VersionStatistics::compute},
                       {"copy_out", &VersionStatistics::copyOut}});
+  metrics.texts();
   metrics.devices("tenon_memory_budget_bytes", "gauge",
                   "Memory budget for loaded models on a device; 0: no limit.",
                   [&](const Device &device) { return models.catalog.residency.budget(device); });

@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include "server/batching/BatchScheduler.h"
 #include "server/residency/ModelCatalog.h"
+#include "server/texts/TextScheduler.h"
 #include "server/traffic/Traffic.h"
 
 #include <functional>
@@ -35,8 +35,16 @@ public:
   Result<std::shared_ptr<Request>> submit(const std::string &model, const std::string &version,
                                           InferRequest payload, Request::OnEnd onEnd);
 
+  /// Has a language model continue a prompt, in the same way.
+  Result<std::shared_ptr<TextRun>> submitText(const std::string &model, TextAsk ask,
+                                              MemoryBudget &budget, TextRun::OnEvent onEvent);
+
   ModelCatalog catalog;
   TrafficControl traffic{catalog};
+
+private:
+  /// ok, or why the version takes no request now.
+  Status readinessOf(const Version &version) const;
 };
 
 } // namespace tenon::server

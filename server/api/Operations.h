@@ -11,6 +11,8 @@ namespace tenon::server {
 
 std::string_view nameOf(Operation operation);
 Role roleOf(Operation operation);
+/// Whether it has a language model continue a text, by OpenAI's interface.
+bool continuesText(Operation operation);
 /// Whether it is asked of the registry, whose tokens may allow it.
 bool isOfRegistry(Operation operation);
 

@@ -34,7 +34,7 @@ struct BatchingContext {
   std::function<void(std::function<void()> work, std::function<void()> then)> offload;
 };
 
-class BatchScheduler final : public Scheduler {
+class BatchScheduler : public Scheduler {
 public:
   BatchScheduler(Version &version, BatchingContext &context, Residency &residency);
   /// That of a version; all have one.
@@ -61,9 +61,15 @@ public:
   void resume() override;
   void answered(Instance &instance) override;
   void lost(Instance &instance, const Status &why) override;
+  bool workerEnded(const Status &) override { return false; }
   void fail(const Status &why) override;
   size_t waiting() const override;
   size_t running() const override;
+
+protected:
+  Version &version;
+  BatchingContext &context;
+  Residency &residency;
 
 private:
   using Requests = std::vector<std::shared_ptr<Request>>;
@@ -95,9 +101,6 @@ private:
   void answer(const Batch &batch, const std::vector<TensorPlace> &outputs);
   void end(const std::shared_ptr<Request> &request, Result<InferResult> result);
 
-  Version &version;
-  BatchingContext &context;
-  Residency &residency;
   WaitingLine line;
   std::map<Instance *, Batch> batches; ///< that run
   /// Set while free instances wait for more requests to a batch.

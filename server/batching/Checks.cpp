@@ -235,6 +235,12 @@ Status checkConfig(const Version &version) {
 }
 
 Status Request::checkPorts() {
+  if (version->language) {
+    return Status::error(
+        ErrorId::NotServed,
+        fmt::format("{} is a language model, which continues texts", version->title()),
+        "POST v1/chat/completions or v1/completions");
+  }
   const std::vector<ModelPort> &ports = version->ports.inputs;
   for (const RequestInput &input : payload.inputs) {
     if (!findPort(ports, input.name)) {

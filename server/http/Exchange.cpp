@@ -12,17 +12,14 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <random>
 #include <span>
 
 namespace tenon::server {
 namespace {
 
-/// Smaller replies gain nothing.
-constexpr uint64_t kMinCompressed = 1024;
 /// Of outputs as JSON in one reply; some hundred MiB of text.
 constexpr uint64_t kMaxElements = 16 << 20;
-/// Bytes of JSON that take the loop less time than a turn through the pool would take the request.
-constexpr uint64_t kLittle = 32 << 10;
 /// To be freed beside the loop.
 constexpr uint64_t kLarge = 1 << 20;
 /// Of a request that is no inference: it is read on the loop.
@@ -30,33 +27,6 @@ constexpr uint64_t kMaxSettings = 256 << 10;
 
 Status noMemory(std::string_view what, std::string_view hint) {
   return Status::error(ErrorId::OutOfMemory, fmt::format("out of memory for {}", what), hint);
-}
-
-/// Compressed text of the pieces; false where it does not pay: tensors, as a rule, shrink by
-/// little.
-Result<bool> compressPieces(Encoding encoding, const std::vector<Piece> &pieces, ChargedText &out) {
-  constexpr size_t kStep = 64 << 10;
-  constexpr uint64_t kTried = 2 * kStep;
-  Compressor compressor(encoding);
-  uint64_t taken = 0, total = 0;
-  for (const Piece &piece : pieces) {
-    total += piece.size();
-  }
-  for (const Piece &piece : pieces) {
-    Bytes rest = piece.text.empty() ? piece.bytes : std::as_bytes(std::span(piece.text));
-    while (!rest.empty()) {
-      Bytes step = rest.subspan(0, std::min(kStep, rest.size()));
-      rest = rest.subspan(step.size());
-      taken += step.size();
-      compressor.append({reinterpret_cast<const char *>(step.data()), step.size()}, taken == total,
-                        out.tail());
-      TENON_TRY(out.settle());
-      if (taken >= kTried && taken < kTried + kStep && out.size() > taken / 5 * 4) {
-        return false;
-      }
-    }
-  }
-  return true;
 }
 
 HttpReply pageReply(std::string_view path) {
@@ -113,10 +83,10 @@ Result<Piece> ownedPiece(std::string text, MemoryBudget &budget) {
   return Piece{{}, std::as_bytes(std::span(owned->text)), owned};
 }
 
-HttpReply errorReply(const Status &status, bool closes) {
+HttpReply errorReply(const Status &status, bool isOpenAi, bool closes) {
   HttpReply reply;
   reply.status = wireStatusOf(status.id()).http;
-  reply.pieces.push_back({errorBody(status), {}, nullptr});
+  reply.pieces.push_back({isOpenAi ? openAiError(status) : errorBody(status), {}, nullptr});
   reply.closes = closes;
   if (reply.status == 429 || reply.status == 503) {
     reply.fields.emplace_back("Retry-After", "1");
@@ -134,6 +104,7 @@ Status checkRights(const Tokens *tokens, std::string_view authorization,
 
 Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
                 HttpRequest &request) {
+  request.isOpenAi = head.target.starts_with("/v1/");
   TENON_TRY(checkSite(head, onlyLocalNames));
   Result<RouteMatch> match = matchRoute(head.method, head.target);
   Status rights = checkRights(tokens, head.authorization, match);
@@ -202,7 +173,8 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
     return;
   }
   bool isLittle = *encoding == Encoding::Identity &&
-                  (request.match.operation != Operation::ModelInfer ||
+                  ((request.match.operation != Operation::ModelInfer &&
+                    !continuesText(request.match.operation)) ||
                    request.jsonBytes.value_or(request.body.text.size()) <= kLittle);
   run(
       isLittle, [this, encoding = *encoding] { problem = readBody(encoding); },
@@ -214,6 +186,8 @@ void HttpExchange::perform(std::function<void(HttpReply)> callback) {
           infer();
         } else if (!problem.isOk()) {
           fail(problem);
+        } else if (asked) {
+          continueText();
         } else {
           performOther();
         }
@@ -228,6 +202,13 @@ Status HttpExchange::readBody(Encoding encoding) {
   body = std::make_shared<ChargedString>(std::move(request.body));
   if (request.match.operation == Operation::RegistryPush) {
     return Status::ok(); // by HTTP/2: --max-body bounds it
+  }
+  if (continuesText(request.match.operation)) {
+    bool isChat = request.match.operation == Operation::ChatCompletions;
+    uint64_t chance =
+        (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+    TENON_ASSIGN(asked, parseOpenAi(isChat, body->text, chance, wrongField));
+    return Status::ok();
   }
   if (request.match.operation != Operation::ModelInfer) {
     return body->text.size() <= kMaxSettings
@@ -261,6 +242,14 @@ void HttpExchange::infer() {
     return;
   }
   pending = std::move(*queued);
+}
+
+void HttpExchange::fail(const Status &status) {
+  HttpReply made = errorReply(status, request.isOpenAi, false);
+  if (!wrongField.empty()) {
+    made.pieces = {{openAiError(status, wrongField), {}, nullptr}};
+  }
+  answer(std::move(made));
 }
 
 void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Request> &asked) {
@@ -321,33 +310,6 @@ void HttpExchange::write(Result<InferResult> result, const std::shared_ptr<Reque
       });
 }
 
-void HttpExchange::compress() {
-  uint64_t bytes = reply.bytes();
-  if (!onReply || request.replyEncoding == Encoding::Identity || bytes < kMinCompressed) {
-    answer(std::move(reply));
-    return;
-  }
-  uncompressed = std::exchange(reply.pieces, {});
-  run(
-      bytes <= kLittle,
-      [this] {
-        ChargedText text(&server.memory);
-        Result<bool> pays = compressPieces(request.replyEncoding, uncompressed, text);
-        if (pays.isOk() && *pays) {
-          reply.append(text);
-        }
-      },
-      [this] {
-        if (reply.pieces.empty()) {
-          reply.pieces = std::move(uncompressed); // it goes as it is
-        } else {
-          reply.fields.emplace_back("Content-Encoding", nameOf(request.replyEncoding));
-        }
-        uncompressed.clear();
-        answer(std::move(reply));
-      });
-}
-
 void HttpExchange::answer(HttpReply made) {
   if (std::function<void(HttpReply)> callback = std::exchange(onReply, nullptr)) {
     callback(std::move(made));
@@ -356,6 +318,9 @@ void HttpExchange::answer(HttpReply made) {
 
 void HttpExchange::cancel() {
   onReply = nullptr;
+  if (text) {
+    std::exchange(text, nullptr)->cancel();
+  }
   if (pending) {
     server.api.cancel(std::exchange(pending, nullptr));
   }

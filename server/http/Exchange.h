@@ -5,6 +5,7 @@
 
 #include "server/api/Api.h"
 #include "server/http/PushedFile.h"
+#include "server/http/ReplyStream.h"
 #include "server/http2/Session.h"
 #include "server/protocol/Compression.h"
 #include "server/protocol/Site.h"
@@ -28,6 +29,7 @@ struct HttpRequest {
   TraceContext trace;
   std::string contentEncoding;
   Encoding replyEncoding = Encoding::Identity;
+  bool isOpenAi = false; ///< of OpenAI's interface, whose errors are objects
 };
 
 /// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of
@@ -48,6 +50,8 @@ struct HttpReply {
   std::optional<InferResult> result;
   Clock::time_point begun; ///< when the reply's making began, for the stage copy_out
   bool closes = false;     ///< the connection ends with it
+  std::shared_ptr<ReplyStream>
+      stream; ///< of a reply whose body comes in parts; there are no pieces
 
   uint64_t bytes() const;
   void append(const ChargedText &text);
@@ -56,8 +60,9 @@ struct HttpReply {
 /// A piece that keeps its text and the text's charge. TN0812.
 Result<Piece> ownedPiece(std::string text, MemoryBudget &budget);
 
-/// `closes`: the body of the request was not read, so no other can follow on the connection.
-HttpReply errorReply(const Status &status, bool closes = false);
+/// An error in the form of its interface. `closes`: the body of the request was not read, so no
+/// other can follow on the connection.
+HttpReply errorReply(const Status &status, bool isOpenAi, bool closes);
 
 /// Performs one request. What takes long is done by the pool: the loop has the exchange meanwhile,
 /// and other requests.
@@ -70,7 +75,7 @@ public:
 
   /// Calls `onReply` once, now or later, unless it is cancelled before.
   void perform(std::function<void(HttpReply)> onReply);
-  /// The client has gone.
+  /// The client has gone, also behind a reply whose body comes in parts.
   void cancel();
 
   /// A push whose body goes to the disk as it comes: begin, append piece by piece, each after the
@@ -80,6 +85,10 @@ public:
   void endPush(std::function<void(HttpReply)> onReply);
 
 private:
+  /// Bytes of JSON that take the loop less time than a turn through the pool would take the
+  /// request.
+  static constexpr uint64_t kLittle = 32 << 10;
+
   /// Does `work` now where it is little, else on the pool; then calls `then`.
   void run(bool isLittle, std::function<void()> work, std::function<void()> then);
   Status readBody(Encoding encoding);
@@ -89,10 +98,12 @@ private:
   /// Of a body that is in memory.
   void pushBody();
   void infer();
+  void continueText();
+  void sendPart(std::string part, bool isLast);
   void write(Result<InferResult> result, const std::shared_ptr<Request> &asked);
   void compress();
   void answer(HttpReply reply);
-  void fail(const Status &status) { answer(errorReply(status)); }
+  void fail(const Status &status);
 
   ServerContext &server;
   std::function<void(HttpReply)> onReply; ///< empty once it is called, or not to be
@@ -100,6 +111,10 @@ private:
   std::optional<InferRequest> parsed;
   std::shared_ptr<Request> pending;
   std::shared_ptr<PushedFile> pushed;
+  std::optional<OpenAiRequest> asked;
+  std::string wrongField; ///< of a request of OpenAI's that is wrong
+  std::shared_ptr<TextCall> text;
+  std::shared_ptr<ReplyStream> parts;
   HttpReply reply;
   std::vector<Piece> uncompressed; ///< the pool lets go of nothing that the loop has given it
   Status problem;                  ///< of the work that was done last

@@ -158,7 +158,7 @@ private:
       }
     }
     if (error) {
-      co_return co_await refuse(parseFailure(error));
+      co_return co_await refuse(parseFailure(error), false);
     }
     std::shared_ptr<HttpExchange> exchange = std::make_shared<HttpExchange>(server);
     HttpRequest &request = exchange->request;
@@ -175,15 +175,20 @@ private:
       // Where the form is wrong it is not known where the next request begins.
       bool hasBody =
           !parser.is_done() && (parser.chunked() || parser.content_length().value_or(0) > 0);
-      co_return co_await write(parser,
-                               errorReply(status, hasBody || status.id() == ErrorId::BadRequest));
+      co_return co_await write(parser, errorReply(status, request.isOpenAi,
+                                                  hasBody || status.id() == ErrorId::BadRequest));
     }
     status = co_await readBody(parser, request.body.charge);
     if (!status.isOk()) {
-      co_return co_await refuse(status);
+      co_return co_await refuse(status, request.isOpenAi);
     }
     request.body.text = std::move(parser.get().body());
     std::optional<HttpReply> reply = co_await perform(*exchange);
+    if (reply && reply->stream) {
+      bool goesOn = co_await writeParts(parser, std::move(*reply));
+      exchange->cancel(); // where the client has gone
+      co_return goesOn;
+    }
     exchange = nullptr;
     if (!reply) {
       co_return false; // the client has gone
@@ -277,7 +282,7 @@ private:
       status = parseFailure(error);
     }
     if (!status.isOk()) {
-      HttpReply reply = errorReply(status, left > 0);
+      HttpReply reply = errorReply(status, false, left > 0);
       co_return co_await write(parser, std::move(reply));
     }
     HttpReply reply = co_await await<HttpReply>(
@@ -419,26 +424,81 @@ private:
     }
   }
 
-  asio::awaitable<bool> refuse(const Status &status) {
-    HttpReply reply = errorReply(status, true);
+  asio::awaitable<bool> refuse(const Status &status, bool isOpenAi) {
+    HttpReply reply = errorReply(status, isOpenAi, true);
     Parser none;
     co_return co_await write(none, std::move(reply));
   }
 
-  asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
-    const Parser::value_type &header = parser.get();
-    bool isHead = header.method() == http::verb::head; // its reply is all but the body
-    bool goesOn =
-        !reply.closes && header.keep_alive() && !server.isDraining && !socket->isForProbes;
+  bool staysOpen(const Parser &parser, const HttpReply &reply) const {
+    return !reply.closes && parser.get().keep_alive() && !server.isDraining && !socket->isForProbes;
+  }
+
+  /// `framing` is the field that tells where the body ends; it may be empty.
+  std::string headOf(const Parser &parser, const HttpReply &reply, std::string_view framing,
+                     bool goesOn) {
     std::string head =
-        fmt::format("{}{} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
+        fmt::format("{}{} {}\r\nContent-Type: {}\r\n{}",
                     std::exchange(isBegun, false) ? std::string_view() : kVersion, reply.status,
-                    reasonOf(reply.status), reply.contentType, reply.bytes());
+                    reasonOf(reply.status), reply.contentType, framing);
     for (const auto &[name, value] : reply.fields) {
       fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
     }
-    head += goesOn ? (header.version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n")
-                   : "Connection: close\r\n\r\n";
+    return head + (goesOn
+                       ? (parser.get().version() < 11 ? "Connection: keep-alive\r\n\r\n" : "\r\n")
+                       : "Connection: close\r\n\r\n");
+  }
+
+  /// A reply whose body comes in parts, in chunks of HTTP/1.1 (before, the connection's end is that
+  /// of the body); false also when the client has gone.
+  asio::awaitable<bool> writeParts(Parser &parser, HttpReply reply) {
+    bool isChunked = parser.get().version() >= 11;
+    bool goesOn = isChunked && staysOpen(parser, reply);
+    std::string text =
+        headOf(parser, reply, isChunked ? "Transfer-Encoding: chunked\r\n" : "", goesOn);
+    std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+    ++waiting->operations;
+    socket->awaitReset([this, waiting](Error error) {
+      --waiting->operations;
+      waiting->isGone = error != asio::error::operation_aborted;
+      replied.cancel();
+    });
+    ReplyStream &stream = *reply.stream;
+    stream.onMore = [this] { replied.cancel(); };
+    deadline = Clock::time_point::max(); // the socket has one of its own
+    Error error, ignored;
+    for (bool isLast = false; !error && !waiting->isGone && !isLast;) {
+      if (stream.isEmpty() && !stream.isOver() && text.empty()) {
+        replied.expires_at(Clock::time_point::max());
+        co_await replied.async_wait(redirect_error(use_awaitable, ignored));
+        continue;
+      }
+      isLast = stream.isOver();
+      std::string part = stream.take();
+      text += isChunked && !part.empty() ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : part;
+      text += isChunked && isLast ? "0\r\n\r\n" : "";
+      std::vector<asio::const_buffer> parts = {asio::buffer(text)};
+      co_await socket->write(parts, error);
+      text.clear();
+    }
+    stream.onMore = nullptr;
+    socket->cancel(); // the watch
+    while (waiting->operations > 0) {
+      replied.expires_at(Clock::time_point::max());
+      co_await replied.async_wait(redirect_error(use_awaitable, ignored));
+    }
+    if (!error && !waiting->isGone && !goesOn) {
+      deadline = Clock::now() + std::chrono::seconds(1);
+      co_await socket->linger();
+    }
+    co_return goesOn && !error && !waiting->isGone;
+  }
+
+  asio::awaitable<bool> write(Parser &parser, HttpReply reply) {
+    bool isHead = parser.get().method() == http::verb::head; // its reply is all but the body
+    bool goesOn = staysOpen(parser, reply);
+    std::string head =
+        headOf(parser, reply, fmt::format("Content-Length: {}\r\n", reply.bytes()), goesOn);
     std::vector<asio::const_buffer> parts = {asio::buffer(head)};
     if (!isHead) {
       for (const Piece &piece : reply.pieces) {

@@ -25,7 +25,7 @@ public:
         exchange(std::make_shared<HttpExchange>(server)) {
     Status status = begin();
     if (!status.isOk()) {
-      reply(errorReply(status));
+      refuse(status);
     }
   }
 
@@ -40,7 +40,7 @@ public:
                         : body.append(data);
     if (!status.isOk()) {
       body = ChargedString();
-      reply(errorReply(status));
+      refuse(status);
     }
   }
 
@@ -51,13 +51,18 @@ public:
     }
   }
 
-  void closed() override { exchange->cancel(); }
+  void closed() override {
+    exchange->cancel();
+    if (parts) {
+      parts->onMore = nullptr;
+    }
+  }
 
   void tick(Clock::time_point now) override {
     if (!isWhole && !stream.hasResponded() && progress.deadline(server.options.slowest) < now) {
-      reply(
-          errorReply(Status::error(ErrorId::ClientTooSlow, "the request did not arrive in time")));
+      refuse(Status::error(ErrorId::ClientTooSlow, "the request did not arrive in time"));
     }
+    flush(); // what waited for the client to take more
   }
 
   void drain() override {}
@@ -100,19 +105,47 @@ private:
     return announced > server.options.maxBody ? bodyTooLarge(server.options) : Status::ok();
   }
 
+  void refuse(const Status &status) {
+    reply(errorReply(status, exchange->request.isOpenAi, false));
+  }
+
+  /// Gives the stream what has come of a body in parts, while it has little that the client has not
+  /// taken.
+  void flush() {
+    constexpr size_t kMaxPending = 64; // pieces
+    if (!parts || areSent || stream.pendingPieces() > kMaxPending) {
+      return;
+    }
+    if (!parts->isEmpty()) {
+      stream.send({parts->take(), {}, nullptr});
+    }
+    if (parts->isOver()) {
+      areSent = true;
+      stream.finish();
+    }
+  }
+
   void reply(HttpReply answer) {
     HeaderFields fields = {{":status", std::to_string(answer.status)},
-                           {"content-type", std::string(answer.contentType)},
-                           {"content-length", std::to_string(answer.bytes())}};
+                           {"content-type", std::string(answer.contentType)}};
+    if (!answer.stream) {
+      fields.emplace_back("content-length", std::to_string(answer.bytes()));
+    }
     for (const auto &[name, value] : answer.fields) {
       fields.emplace_back(lower(name), value);
     }
     if (answer.result) {
       server.api.countReply(*answer.result, answer.begun);
     }
-    bool hasBody = !isHead && answer.bytes() > 0;
+    bool hasBody = !isHead && (answer.stream || answer.bytes() > 0);
     stream.respond(fields, !hasBody);
     if (!hasBody) {
+      return;
+    }
+    if (answer.stream) {
+      parts = std::move(answer.stream);
+      parts->onMore = [this] { flush(); };
+      flush();
       return;
     }
     for (Piece &piece : answer.pieces) {
@@ -125,7 +158,9 @@ private:
   const ClientSocket &socket;
   Stream &stream;
   std::shared_ptr<HttpExchange> exchange;
+  std::shared_ptr<ReplyStream> parts; ///< of a body that comes in parts
   bool isHead = false, isWhole = false;
+  bool areSent = false; ///< all parts
   Progress progress;
 };
 

@@ -123,6 +123,12 @@ std::string encodeModelInfo(const ModelInfo &info) {
       .number(info.sharedBytes)
       .number(info.bytes);
   putPads(out, batch.masks);
+  out.number(info.language.has_value());
+  if (info.language) {
+    out.number(info.language->positions)
+        .number(info.language->vocabulary)
+        .number(info.language->hasTemplate);
+  }
   return text;
 }
 
@@ -141,7 +147,14 @@ Result<ModelInfo> decodeModelInfo(std::string_view text) {
       .number(info.sharedBytes)
       .number(info.bytes);
   takePads(in, batch.masks);
-  if (!in.isWhole() || !hasStates || batch.maxRows == 0) {
+  uint64_t isLanguage = 0, hasTemplate = 0;
+  in.number(isLanguage);
+  if (isLanguage == 1) {
+    LanguageInfo &language = info.language.emplace();
+    in.number(language.positions).number(language.vocabulary).number(hasTemplate);
+    language.hasTemplate = hasTemplate != 0;
+  }
+  if (!in.isWhole() || !hasStates || batch.maxRows == 0 || isLanguage > 1) {
     return damaged("the description of a model from a worker is damaged");
   }
   return info;

@@ -6,6 +6,7 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,9 +76,17 @@ struct BatchInfo {
   std::vector<PadRule> masks;
 };
 
+/// What an engine says that holds a language model.
+struct LanguageInfo {
+  uint64_t positions = 0; ///< tokens that a prompt and its answer have at most
+  uint64_t vocabulary = 0;
+  bool hasTemplate = false; ///< it takes chats
+};
+
 struct ModelInfo {
   ModelPorts ports;
   BatchInfo batch;
+  std::optional<LanguageInfo> language;
   /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
   uint64_t sharedBytes = 0;
   uint64_t bytes = 0; ///< those and what sessions hold there

@@ -95,7 +95,7 @@ void Residency::evict(const std::shared_ptr<Version> &version) {
   ++evicted[*version->place];
   version->current = VersionState::Cold;
   version->isLeaving = false;
-  version->sessions.clear();
+  version->places = {};
   leaveWorker(*version);
   if (!version->remote.empty()) {
     version->file.close(); // it may leave the disk now

@@ -161,11 +161,11 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
       BatchPolicy policy = version->batch ? BatchPolicy() : version->scheduler->policy();
       uint64_t most = budget(slot.device), held = heldBytes(slot.device) + version->taken;
       policy.memory = most == 0 ? 0 : most - std::min(held, most - 1);
-      Result<std::vector<std::unique_ptr<Instance>>> sent =
+      Result<LoadedPlaces> sent =
           slot.load(key, version->file.descriptor(), encodeLoad({version->sha256, policy}),
                     version->config.instances, options.threads);
       if (sent.isOk()) {
-        version->sessions = std::move(*sent);
+        version->places = std::move(*sent);
       } else {
         problem = sent.takeStatus();
       }
@@ -356,6 +356,11 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   for (const auto &[version, instance] : running) {
     version->scheduler->lost(*instance, lost);
   }
+  for (const std::shared_ptr<Version> &version : versionsOf(slot)) {
+    if (version->scheduler->workerEnded(lost)) {
+      suspects.insert(version);
+    }
+  }
   if (std::map<uint64_t, std::shared_ptr<Version>>::iterator loading = byKey.find(ended.loading);
       loading != byKey.end()) {
     suspects.insert(loading->second);
@@ -366,7 +371,7 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   }
   for (const std::shared_ptr<Version> &version : versionsOf(slot)) {
     bool wasSent = slot.wasSent(version->key);
-    version->sessions.clear();
+    version->places = {};
     if (version->crashes >= kMaxCrashes) {
       leaveWorker(*version);
       fail(version,

@@ -30,6 +30,9 @@ public:
   virtual void answered(Instance &instance) = 0;
   /// The worker ended while the instance ran.
   virtual void lost(Instance &instance, const Status &why) = 0;
+  /// The worker that had the version ended, and what ran there otherwise than in an instance.
+  /// Whether anything did.
+  virtual bool workerEnded(const Status &why) = 0;
   /// The version is not loaded again: what waits ends.
   virtual void fail(const Status &why) = 0;
 

@@ -44,7 +44,7 @@ Status Version::readiness() const {
 void Version::setHeldBytes(Instance &instance, uint64_t bytes) {
   instance.heldBytes = std::min(bytes, kMaxBytes);
   uint64_t held = shared;
-  for (const std::unique_ptr<Instance> &each : sessions) {
+  for (const std::unique_ptr<Instance> &each : places.instances) {
     held += each->heldBytes;
   }
   taken = std::max(taken, held);
@@ -58,10 +58,14 @@ void Version::learn(ModelInfo info) {
   if (!batch) {
     batch = std::move(info.batch);
   }
+  language = info.language;
+  if (!language) {
+    places.textSocket = Descriptor();
+  }
 }
 
 void Version::release() {
-  sessions.clear();
+  places = {};
   file.close();
 }
 

@@ -61,6 +61,7 @@ public:
   /// nothing again.
   ModelPorts ports;
   std::optional<BatchInfo> batch;
+  std::optional<LanguageInfo> language;
   bool isKnown() const { return !ports.outputs.empty(); }
 
   /// "model 'm' version 1"; no version where the model has none, and the number is empty.
@@ -92,7 +93,9 @@ public:
 
   const std::optional<Device> &device() const { return place; } ///< once that was decided
   WorkerSlot *worker() const { return slot; } ///< that has or loads it; null: none
-  const std::vector<std::unique_ptr<Instance>> &instances() const { return sessions; }
+  const std::vector<std::unique_ptr<Instance>> &instances() const { return places.instances; }
+  /// That of its texts, once after each load; not open where it is no language model.
+  Descriptor takeTextSocket() { return std::exchange(places.textSocket, Descriptor()); }
   /// Of memory on its device, as far as it is known.
   uint64_t bytes() const { return taken; }
   /// Those of them that no session holds.
@@ -119,7 +122,7 @@ private:
   WorkerSlot *slot = nullptr;
   /// Names the version to workers; another after each load, so that late messages are told apart.
   uint64_t key = 0;
-  std::vector<std::unique_ptr<Instance>> sessions;
+  LoadedPlaces places;
   uint64_t taken = 0, shared = 0;
   bool isOnDemand = false;    ///< it was cold: takes requests while it is loaded
   bool isInitial = false;     ///< its first load, which takes no memory from others

@@ -95,7 +95,7 @@ std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                                                        SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
-  if (descriptors.size() < 3 || descriptors.size() % 2 == 0) {
+  if (descriptors.size() < 4 || descriptors.size() % 2 != 0) {
     return Status::error(ErrorId::InternalError, "a load request lacks file descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
@@ -105,7 +105,12 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
   TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
   TENON_TRY(model->describe(wanted.batch, threads, start));
-  for (size_t i = 1; i < descriptors.size(); i += 2) {
+  if (model->holdsLanguageModel()) {
+    TENON_TRY(model->becomeLanguageModel(threads));
+    model->generation->start(std::move(descriptors[1]));
+    return model;
+  }
+  for (size_t i = 2; i < descriptors.size(); i += 2) {
     TENON_TRY(
         model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
   }
@@ -162,6 +167,22 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   return Status::ok();
 }
 
+bool LoadedModel::holdsLanguageModel() const {
+  const char *text = nullptr;
+  size_t bytes = 0;
+  return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
+}
+
+Status LoadedModel::becomeLanguageModel(unsigned threads) {
+  TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
+               generate::LanguageModel::of(std::move(engine)));
+  const generate::ModelFacts facts = model->facts();
+  modelInfo.language = {static_cast<uint64_t>(facts.positions),
+                        static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
+  TENON_ASSIGN(generation, Generation::create(std::move(model), threads));
+  return Status::ok();
+}
+
 Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads,
                              std::chrono::steady_clock::time_point loadBegan) {
   ModelPorts &modelPorts = modelInfo.ports;
@@ -174,7 +195,9 @@ Status LoadedModel::describe(const BatchPolicy &policy, unsigned threads,
     TENON_TRY(portOf(engine.get(), false, i, modelPorts.outputs[i]));
   }
   EngineRecord record = readRecord(engine.get(), modelPorts);
-  modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads, loadBegan);
+  if (!holdsLanguageModel()) { // whose rows are those of texts
+    modelInfo.batch = proveBatch(engine.get(), modelPorts, record, policy, threads, loadBegan);
+  }
   // The weights of an engine for the CPU lie in its file's image.
   modelInfo.sharedBytes = modelInfo.bytes = image.size();
   return Status::ok();

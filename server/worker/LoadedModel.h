@@ -1,5 +1,5 @@
 // An engine in a worker and its instances: threads with a session each that wait at their
-// request slots.
+// request slots. A language model has its TextService instead.
 
 #pragma once
 
@@ -8,6 +8,7 @@
 #include "server/ipc/ModelInfo.h"
 #include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
+#include "server/worker/Generation.h"
 #include "support/memory/AlignedBuffer.h"
 
 #include <atomic>
@@ -64,6 +65,9 @@ private:
   Status describe(const BatchPolicy &policy, unsigned threads,
                   std::chrono::steady_clock::time_point loadBegan);
   Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
+  /// Makes it the language model that the engine holds.
+  Status becomeLanguageModel(unsigned threads);
+  bool holdsLanguageModel() const;
   /// The thread of an instance.
   void serve(Instance &instance);
   /// The outputs, or that they need more room, are in the request slot when this returns ok.
@@ -71,8 +75,9 @@ private:
 
   SharedBufferTable &buffers;
   int doneEvent;
-  AlignedBuffer image; ///< the engine file; it outlives the engine
-  capi::EngineHandle engine;
+  AlignedBuffer image;                    ///< the engine file; it outlives the engine
+  capi::EngineHandle engine;              ///< null where `generation` has it
+  std::unique_ptr<Generation> generation; ///< of a language model
   ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;

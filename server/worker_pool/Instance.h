@@ -1,5 +1,5 @@
-// A session of a model in a worker: its request slot, by which the front hands it one run at a
-// time.
+// What the front has of a model in a worker: sessions with their request slots, by which it hands
+// each one run at a time, and the socket of a language model's texts.
 
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace tenon::server {
 
@@ -19,6 +20,11 @@ struct Instance {
   uint64_t heldBytes = 0; ///< of the session, after its last run
 
   RequestSlot &slot() const { return *reinterpret_cast<RequestSlot *>(memory->data()); }
+};
+
+struct LoadedPlaces {
+  std::vector<std::unique_ptr<Instance>> instances;
+  Descriptor textSocket; ///< the worker closes its end unless the model is a language model
 };
 
 } // namespace tenon::server

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace tenon::server {
@@ -106,9 +107,8 @@ uint64_t WorkerSlot::nextLoad() const {
   return next == keys.end() ? 0 : next->first;
 }
 
-Result<std::vector<std::unique_ptr<Instance>>> WorkerSlot::load(uint64_t key, int file,
-                                                                const std::string &text,
-                                                                uint64_t count, unsigned threads) {
+Result<LoadedPlaces> WorkerSlot::load(uint64_t key, int file, const std::string &text,
+                                      uint64_t count, unsigned threads) {
   ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
                                         : ControlMessage::Kind::LoadOnGpu,
                          key,
@@ -116,18 +116,22 @@ Result<std::vector<std::unique_ptr<Instance>>> WorkerSlot::load(uint64_t key, in
                          text,
                          {}};
   load.descriptors.emplace_back(dup(file));
-  if (!load.descriptors[0].isOpen()) {
+  int pair[2];
+  if (!load.descriptors[0].isOpen() ||
+      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return noDescriptors();
   }
-  std::vector<std::unique_ptr<Instance>> instances;
+  LoadedPlaces places;
+  places.textSocket = Descriptor(pair[0]);
+  load.descriptors.emplace_back(pair[1]);
   for (uint64_t i = 0; i < count; ++i) {
     TENON_ASSIGN(std::unique_ptr<Instance> instance, makeInstance(load));
-    instances.push_back(std::move(instance));
+    places.instances.push_back(std::move(instance));
   }
   keys[key] = true;
   sentKey = key;
   process->send(load);
-  return instances;
+  return places;
 }
 
 void WorkerSlot::run(Instance &instance) {

@@ -85,10 +85,12 @@ public:
   uint64_t nextLoad() const;
   /// Has the engine in `file` loaded, which `load` describes, with instances that this makes;
   /// nothing was sent where an error is given.
-  Result<std::vector<std::unique_ptr<Instance>>>
-  load(uint64_t key, int file, const std::string &load, uint64_t instances, unsigned threads);
+  Result<LoadedPlaces> load(uint64_t key, int file, const std::string &load, uint64_t instances,
+                            unsigned threads);
   /// Has an instance run what is in its request slot.
   void run(Instance &instance);
+  /// Ends the process, which broke the rules; another is started.
+  void breakOff() { process->end(); }
   /// Bytes of what was removed and is not free yet.
   uint64_t leavingBytes() const;
 

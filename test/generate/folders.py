@@ -171,6 +171,30 @@ TOKENIZERS = {
 TOKENIZERS["llama3"]["model"]["ignore_merges"] = True
 
 
+# How each model's folder is written: the older form or the newer, in one file or several, and keys of config.json.
+GEMMA3_ROPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}
+LLAMA3_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+FORMS = {
+    "llama": {},
+    "mistral": {"newer": False, "shards": True},
+    "qwen2": {"newer": False, "head_dim": None},
+    "qwen3": {"shards": True, "tokenizer": TOKENIZERS["qwen"]},
+    "smollm3": {"no_rope_layers": [1, 1, 1, 0], "no_rope_layer_interval": 4},
+    "phi3": {"sliding_window": 16},
+    "gemma2": {"sliding_window": 16, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+    "gemma3": {"sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": GEMMA3_ROPE, "query_pre_attn_scalar": 16},
+    "gpt2": {},
+    "gptneox": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.5}},
+    "gptneox_serial": {"newer": False, "shards": True, "rotary_emb_base": 500, "rope_theta": None, "use_parallel_residual": False},
+    # Rotary embeddings that are scaled, by the older and the newer key.
+    "linear": {"newer": False, "rope_scaling": {"type": "linear", "factor": 4.0}},
+    "llama3": {"newer": False, "rope_scaling": LLAMA3_SCALING},
+    "yarn": {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}},
+    "longrope": {"newer": False, "original_max_position_embeddings": 2048,
+                 "rope_scaling": {"type": "longrope", "short_factor": SHORT, "long_factor": [2 * factor for factor in SHORT]}},
+}  # fmt: skip
+
+
 class Folders(ToolTest):
     def write(self, name, tokenizer=None, newer=True, shards=False, **changes):
         """A folder of a model, with the weights by GGUF's names; changes are keys of config.json, None to leave one out."""
@@ -219,9 +243,9 @@ class Folders(ToolTest):
         (path / "model.safetensors.index.json").write_text(json.dumps(index))
         return path, weights
 
-    def check(self, name, **how):
+    def check(self, name):
         model = MODELS[name]
-        path, weights = self.write(name, **how)
+        path, weights = self.write(name, **FORMS[name])
         engine = path.with_suffix(".tenon")
         self.tool("compile", path, "-o", engine, "--target", "cpu:native")
         tokens = list(np.random.default_rng(1).integers(0, 256, 40))
@@ -252,28 +276,6 @@ class Folders(ToolTest):
         text.write_text("hello the heir " * 4)
         self.assertIn("perplexity", self.tool("score", path, "--text", text).lower())
 
-    def test_mistral(self):
-        self.check("mistral", newer=False, shards=True)
-
-    def test_qwen2(self):
-        self.check("qwen2", newer=False, head_dim=None)
-
-    def test_qwen3(self):
-        self.check("qwen3", shards=True, tokenizer=TOKENIZERS["qwen"])
-
-    def test_smollm3(self):
-        self.check("smollm3", no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4)
-
-    def test_phi3(self):
-        self.check("phi3", sliding_window=16)
-
-    def test_gemma2(self):
-        self.check("gemma2", sliding_window=16, query_pre_attn_scalar=24, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
-
-    def test_gemma3(self):
-        rope = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}
-        self.check("gemma3", sliding_window=16, layer_types=["full_attention", "sliding_attention"], rope_parameters=rope, query_pre_attn_scalar=16)
-
     def test_gpt2(self):
         path, engine, weights, found = self.check("gpt2")
         # The base model alone has no prefix, and older files hold the masks.
@@ -291,20 +293,10 @@ class Folders(ToolTest):
         self.refused(path, "TN0245", "c_attn")
 
     def test_gpt_neox(self):
-        path, _, _, _ = self.check("gptneox", rope_parameters={"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.5})
+        path, _, _, _ = self.check("gptneox")
         config = json.loads((path / "config.json").read_text())
         (path / "config.json").write_text(json.dumps(config | {"num_attention_heads": 5}))
         self.refused(path, "TN0253", "query_key_value")
-        self.check("gptneox_serial", newer=False, shards=True, rotary_emb_base=500, rope_theta=None, use_parallel_residual=False)
-
-    def test_scaled(self):
-        """Rotary embeddings that are scaled, by the older and the newer key."""
-        self.check("linear", newer=False, rope_scaling={"type": "linear", "factor": 4.0})
-        self.check("llama3", newer=False, rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                                                        "original_max_position_embeddings": 64})  # fmt: skip
-        self.check("yarn", rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128})
-        self.check("longrope", newer=False, original_max_position_embeddings=2048,
-                   rope_scaling={"type": "longrope", "short_factor": SHORT, "long_factor": [2 * factor for factor in SHORT]})  # fmt: skip
 
     def test_tokens(self):
         for name, tokenizer in TOKENIZERS.items():
@@ -451,6 +443,13 @@ class Folders(ToolTest):
         check("TN0249", model={**model, "merges": ["h e l"]})
         check("TN0253", "tokenizer.json", **{"version": float("nan")})
 
+
+def add(name):
+    setattr(Folders, f"test_{name}", lambda self: self.check(name) and None)
+
+
+for each in FORMS.keys() - {"llama", "gpt2", "gptneox"}:  # those have tests with more to look at
+    add(each)
 
 if __name__ == "__main__":
     unittest.main()

@@ -237,18 +237,25 @@ def capped(x, cap):
     return cap * np.tanh(x / cap) if cap else x
 
 
-def logits(model, weights, tokens):
-    """[tokens, vocabulary], in float64."""
+def bfloat16(x):
+    """The nearest number that bf16 has."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def logits(model, weights, tokens, rounded=lambda x: x):
+    """[tokens, vocabulary], in float64; `rounded` is done to weights, and to what products, norms and sums give."""
     count = len(tokens)
+    weights = {name: rounded(value) for name, value in weights.items()}
 
     def norm(x, name):
         if model.layer_norm:
             mean = x.mean(-1, keepdims=True)
-            return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + model.epsilon) * weights[name + ".weight"] + weights[name + ".bias"]
-        return rms(x, weights[name + ".weight"], model.epsilon)
+            return rounded((x - mean) / np.sqrt(x.var(-1, keepdims=True) + model.epsilon) * weights[name + ".weight"] + weights[name + ".bias"])
+        return rounded(rms(x, weights[name + ".weight"], model.epsilon))
 
     def linear(x, name):
-        return x @ weights[name + ".weight"].T + weights.get(name + ".bias", 0)
+        return rounded(x @ weights[name + ".weight"].T + weights.get(name + ".bias", 0))
 
     x = weights["token_embd.weight"][tokens] * model.embedding_scale
     if model.position_embedding:
@@ -266,23 +273,23 @@ def logits(model, weights, tokens):
         if model.head_norms:
             q, k = norm(q, at + "attn_q_norm"), norm(k, at + "attn_k_norm")
         if not model.position_embedding and (not model.no_rope_every or (layer + 1) % model.no_rope_every):
-            q, k = rope(model, q, is_windowed), rope(model, k, is_windowed)
+            q, k = rounded(rope(model, q, is_windowed)), rounded(rope(model, k, is_windowed))
         groups = model.heads // model.key_heads
         k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
         scores = capped(np.einsum("qhd,khd->hqk", q, k) * (model.score_scale or model.head**-0.5), model.score_cap)
         seen = (distance >= 0) & (distance < model.window if is_windowed else True)
-        y = np.einsum("hqk,khd->qhd", softmax(np.where(seen, scores, -np.inf)), v).reshape(count, -1)
+        y = rounded(np.einsum("hqk,khd->qhd", rounded(softmax(np.where(seen, scores, -np.inf))), v).reshape(count, -1))
         y = linear(y, at + "attn_output")
         y = norm(y, at + "post_attention_norm") if model.norms_after else y
         h = norm(x if model.parallel else x + y, at + "ffn_norm")
-        x = x + y
+        x = rounded(x + y)
         up = linear(h, at + "ffn_up")
         if model.gated:
             gate, up = np.split(up, 2, axis=1) if model.fused else (linear(h, at + "ffn_gate"), up)
-            y = activated(model.activation, gate) * up
+            y = rounded(activated(model.activation, gate) * up)
         else:
-            y = activated(model.activation, up)
+            y = rounded(activated(model.activation, up))
         y = linear(y, at + "ffn_down")
-        x = x + (norm(y, at + "post_ffw_norm") if model.norms_after else y)
+        x = rounded(x + (norm(y, at + "post_ffw_norm") if model.norms_after else y))
     x = norm(x, "output_norm")
     return capped(x @ weights["token_embd.weight" if model.tied else "output.weight"].T, model.logit_cap)

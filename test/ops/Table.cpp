@@ -351,6 +351,8 @@ const std::vector<Exception> &exceptions() {
        "stands for the weights in the regions of tn.matmul: e2e weight_only runs it"},
       {"tn.reshape", "moves nothing: it stands outside of regions as another view of a buffer"},
       {"tn.take_first", "its result has a size that only a run knows: the cases of NonZero run it"},
+      {"tn.paged_write", "what it writes lies as each target likes: PagedTest.cpp reads it again"},
+      {"tn.paged_attention", "reads what tn.paged_write wrote: PagedTest.cpp"},
       {"tn.region", "made by dispatch around the op of every row"},
       {"tn.yield", "ends the region of every row"},
   };

@@ -20,6 +20,27 @@ def commands(page, first):
     return re.search(rf"^```\n({first}.*?)^```$", (SOURCE / page).read_text(), re.M | re.S).group(1)
 
 
+def run_until(script, folder, end):
+    """What the commands print, up to `end`, in the folder."""
+    # A free port, so that the test can run beside a server of somebody else.
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    environment = dict(os.environ, PATH=os.pathsep.join([str(TENON.parent), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
+    shell = subprocess.Popen(["bash", "-ec", script.replace(PORT, port)], cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        # The server keeps the pipe open, and the answer ends without a line's end.
+        printed = b""
+        while not printed.endswith(end):
+            piece = os.read(shell.stdout.fileno(), 65536)
+            if not piece:
+                raise AssertionError(printed)
+            printed += piece
+        return printed
+    finally:
+        os.killpg(shell.pid, signal.SIGTERM)
+        shell.communicate(timeout=30)  # the server has ended too: it held the pipe
+
+
 class Guide(ServingTest):
     def test_five_commands(self):
         script = commands("docs/guides/serving.md", "mkdir")
@@ -33,26 +54,10 @@ class Guide(ServingTest):
         self.assertIn("image.mean", found)
 
     def run_until(self, script, name, end):
-        """What the commands print, up to `end`."""
         folder = self.folder / name
         folder.mkdir()
         shutil.copy(CNN, folder / "fashion_cnn.onnx")
-        # A free port, so that the test can run beside a server of somebody else.
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = str(probe.getsockname()[1])
-        environment = dict(os.environ, PATH=os.pathsep.join([str(TENON.parent), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]))
-        shell = subprocess.Popen(["bash", "-ec", script.replace(PORT, port)], cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
-        try:
-            # The server keeps the pipe open, and the answer ends without a line's end.
-            printed = b""
-            while not printed.endswith(end):
-                piece = os.read(shell.stdout.fileno(), 65536)
-                self.assertTrue(piece, printed)
-                printed += piece
-            return printed
-        finally:
-            os.killpg(shell.pid, signal.SIGTERM)
-            shell.communicate(timeout=30)  # the server has ended too: it held the pipe
+        return run_until(script, folder, end)
 
 
 if __name__ == "__main__":

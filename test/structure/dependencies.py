@@ -24,7 +24,7 @@ ALLOWED = {
     "compiler": {"support", "engine", "generate"},
     "generate": {"support", "runtime", "include"},
     "registry": {"support"},
-    "server": {"support", "engine", "runtime", "include", "registry"},
+    "server": {"support", "engine", "runtime", "include", "registry", "generate"},
     "bindings": {"support", "engine", "runtime", "include"},
     "examples": {"include", "runtime", "generate"},
     "include": set(),

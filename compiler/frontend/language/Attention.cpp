@@ -2,6 +2,7 @@
 // values that lie in the cache at their positions.
 #include "compiler/frontend/language/Step.h"
 
+#include "compiler/graph/TnRare.h"
 #include "support/text/Text.h"
 
 using namespace mlir;
@@ -43,6 +44,16 @@ Value Step::turned(Emitter &c, Value x, int64_t heads, const Angles &by) {
   }
   Value rest = c.sliceAxis(x, 2, whole, c.constantSize(model.keyWidth - model.turned));
   return c.concat({y, rest}, 2);
+}
+
+Value Step::writtenToPages(Emitter &c, std::string_view kind, int64_t index, Value x) {
+  if (!x || c.failed()) {
+    return Value();
+  }
+  std::string name = strCat(kind, '.', index);
+  Value cache = c.make<tn::PagedWriteOp>(caches[name], x, slots, kind == "keys");
+  states.emplace_back(name, cache);
+  return cache;
 }
 
 /// What is read of the layer's cache with the new rows, [1, context, key heads, width].
@@ -95,6 +106,14 @@ Value Step::attended(Emitter &c, Value q, Value k, Value v, bool isWindowed) {
   return c.reshape(c.transpose(y, {2, 0, 1, 3}), {tokens, width});
 }
 
+Value Step::attendedPages(Emitter &c, Value q, Value k, Value v, bool isWindowed) {
+  int64_t window = isWindowed && model.window < positions ? model.window : 0;
+  Value y = c.make<tn::PagedAttentionOp>(q, k, v, pageTable, starts, lengths,
+                                         llvm::APFloat(model.scoreScale), window,
+                                         llvm::APFloat(model.scoreCap));
+  return y ? c.reshape(y, {tokens, c.constantSize(model.heads * model.valueWidth)}) : y;
+}
+
 Value Step::attention(int64_t index, Value x) {
   Emitter c(*this, partName(layerTensor(index, "attention"), layerTensor(index, "attn_output"), 1));
   auto named = [&](std::string_view part) { return layerTensor(index, part); };
@@ -119,12 +138,13 @@ Value Step::attention(int64_t index, Value x) {
     q = turned(c, q, model.heads, by);
     k = turned(c, k, model.keyHeads, by);
   }
-  k = cached(c, "keys", index, k);
-  v = cached(c, "values", index, v);
+  bool isWindowed = model.isWindowed[index];
+  k = hasPages() ? writtenToPages(c, "keys", index, k) : cached(c, "keys", index, k);
+  v = hasPages() ? writtenToPages(c, "values", index, v) : cached(c, "values", index, v);
   if (!q || !k || !v || c.failed()) {
     return Value();
   }
-  Value y = attended(c, q, k, v, model.isWindowed[index]);
+  Value y = hasPages() ? attendedPages(c, q, k, v, isWindowed) : attended(c, q, k, v, isWindowed);
   return product(y, named("attn_output"), model.width, model.heads * model.valueWidth);
 }
 

@@ -6,6 +6,11 @@
 // `rows` [rows], of which of the tokens the logits are asked for; and `context` [context], the
 // numbers from 0, of the positions of the cache that are read: at least those that are filled. The
 // output is `logits` [rows, vocabulary]. Keys and values of each layer are state of the session.
+//
+// With pages, keys and values of many sequences lie in pages of 32 positions. Inputs are then
+// `tokens`, `positions` of each in its sequence and `slots`, where it is written, all [tokens];
+// `starts` [sequences + 1], `lengths` [sequences] and `pages` [sequences, pages of one at most], as
+// tn.paged_attention has them; and `rows`.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"

@@ -1,5 +1,7 @@
 // Builds the module of a language model: one step of a decoder over the tokens that are new. Relies
 // on the table of families for what differs.
+//
+// One file: inputs, layers and logits of one graph, in the order in which it is built.
 #include "compiler/frontend/language/Language.h"
 
 #include "compiler/frontend/common/AttentionScores.h"
@@ -24,6 +26,8 @@ using frontend::ImportResult;
 constexpr int64_t kMostTokens = 512;
 /// Positions of a session, unless the user says otherwise.
 constexpr int64_t kPositions = 2048;
+/// Sequences of one run at most, unless the user says otherwise.
+constexpr int64_t kSequences = 64;
 
 } // namespace
 
@@ -52,7 +56,7 @@ void Emitter::error(ErrorId id, const Twine &what) {
 //===--- Inputs ---===//
 
 /// The size of an input of one dim.
-Result<AffineExpr> Step::sizeOf(StringRef input, int64_t most) {
+Result<AffineExpr> Step::sizeOf(StringRef input, StringRef symbol, int64_t most) {
   int64_t least = 1;
   bool isDeclared = false;
   for (const frontend::ShapeOverride &shape : options.shapes) {
@@ -75,7 +79,7 @@ Result<AffineExpr> Step::sizeOf(StringRef input, int64_t most) {
       isDeclared = true;
     }
   }
-  return symbols.get(input, least, most, isDeclared);
+  return symbols.get(symbol, least, most, isDeclared);
 }
 
 Status Step::makeInputs() {
@@ -92,24 +96,48 @@ Status Step::makeInputs() {
                                 model.context, " positions, not ", positions),
                          strCat("ask for at most ", model.context));
   }
-  TENON_ASSIGN(tokens, sizeOf("tokens", std::min(positions, kMostTokens)));
-  TENON_ASSIGN(rows, sizeOf("rows", std::min(positions, kMostTokens)));
-  TENON_ASSIGN(seen, sizeOf("context", positions));
-  Type index = builder.getI64Type();
-  tokenIds = addInput("tokens", {tokens}, index);
-  start = addInput("start", {symbols.constant(1)}, index);
-  rowNumbers = addInput("rows", {rows}, index);
-  seenPositions = addInput("context", {seen}, index);
+  TENON_ASSIGN(tokens, sizeOf("tokens", "tokens", std::min(positions, kMostTokens)));
+  TENON_ASSIGN(rows, sizeOf("rows", "rows", std::min(positions, kMostTokens)));
+  tokenIds = addInput("tokens", {tokens}, builder.getI64Type());
+  return hasPages() ? makePages() : makeOneSequence();
+}
+
+void Step::addCaches(std::function<tn::Dims(int64_t width)> dims) {
   for (int64_t i = 0; i < model.layers; ++i) {
     for (auto [kind, width] : {std::pair("keys", model.keyWidth), {"values", model.valueWidth}}) {
       std::string name = strCat(kind, '.', i);
-      Value cache = addInput(
-          name,
-          {symbols.constant(positions), symbols.constant(model.keyHeads), symbols.constant(width)},
-          builder.getF32Type());
-      caches[name] = cast<BlockArgument>(cache);
+      caches[name] = cast<BlockArgument>(addInput(name, dims(width), builder.getF32Type()));
     }
   }
+}
+
+Status Step::makeOneSequence() {
+  TENON_ASSIGN(seen, sizeOf("context", "context", positions));
+  Type index = builder.getI64Type();
+  start = addInput("start", {symbols.constant(1)}, index);
+  rowNumbers = addInput("rows", {rows}, index);
+  seenPositions = addInput("context", {seen}, index);
+  addCaches([&](int64_t width) {
+    return tn::Dims{symbols.constant(positions), symbols.constant(model.keyHeads),
+                    symbols.constant(width)};
+  });
+  return Status::ok();
+}
+
+Status Step::makePages() {
+  TENON_ASSIGN(AffineExpr sequences, sizeOf("lengths", "sequences", kSequences));
+  AffineExpr table = symbols.constant(llvm::divideCeil(positions, kPagePositions));
+  Type index = builder.getI64Type();
+  places = addInput("positions", {tokens}, index);
+  slots = addInput("slots", {tokens}, index);
+  starts = addInput("starts", {tn::addDims(sequences, symbols.constant(1))}, index);
+  lengths = addInput("lengths", {sequences}, index);
+  pageTable = addInput("pages", {sequences, table}, index);
+  rowNumbers = addInput("rows", {rows}, index);
+  addCaches([&](int64_t width) {
+    return tn::Dims{symbols.constant(options.pages), symbols.constant(model.keyHeads),
+                    symbols.constant(kPagePositions), symbols.constant(width)};
+  });
   return Status::ok();
 }
 
@@ -153,7 +181,9 @@ Value Step::maskOf(Emitter &c, int64_t window) {
 /// What all layers share.
 void Step::prepare() {
   Emitter c(*this, "positions");
-  places = c.add(c.positions(tokens), start);
+  if (!hasPages()) {
+    places = c.add(c.positions(tokens), start);
+  }
   if (model.rope != Rope::None) {
     windowAngles = angles = anglesOf(c, model.rotation);
   }
@@ -161,7 +191,7 @@ void Step::prepare() {
   if (hasWindows) {
     windowAngles = model.windowRotation ? anglesOf(c, *model.windowRotation) : angles;
   }
-  if (model.scoreCap != 0) {
+  if (!hasPages() && model.scoreCap != 0) {
     mask = maskOf(c, 0);
     windowMask = hasWindows && model.window < positions ? maskOf(c, model.window) : mask;
   }
@@ -283,7 +313,8 @@ Result<ImportResult> Step::run() {
     logits = capped(c, logits, model.logitCap);
   }
   TENON_TRY(std::move(failure));
-  TENON_ASSIGN(std::vector<frontend::Asset> assets, readText(model, positions, gaps));
+  TENON_ASSIGN(std::vector<frontend::Asset> assets,
+               readText(model, positions, options.pages, gaps));
   for (const std::string &name : weights.unread()) {
     gaps.push_back({.opType = "tensor",
                     .domain = "gguf",
@@ -309,7 +340,10 @@ Result<ImportResult> Step::run() {
   TENON_ASSIGN(result.module, takeModule());
   // What seeded inputs may hold: tokens that there are, at the first position, and the first row.
   std::string limits =
-      strCat("{\"tokens\": ", model.vocabulary - 1, ", \"start\": 0, \"rows\": 0}");
+      hasPages() ? strCat("{\"tokens\": ", model.vocabulary - 1, ", \"positions\": ", positions - 1,
+                          ", \"slots\": 0, \"starts\": 0, \"lengths\": 0, \"pages\": 0, "
+                          "\"rows\": 0}")
+                 : strCat("{\"tokens\": ", model.vocabulary - 1, ", \"start\": 0, \"rows\": 0}");
   (*result.module)
       ->setAttr("tn.metadata", builder.getDictionaryAttr(builder.getNamedAttr(
                                    "input_limits", builder.getStringAttr(limits))));

@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/language/Weights.h"
 
+#include <functional>
 #include <map>
 
 namespace tenon::language {
@@ -47,7 +48,10 @@ public:
 
 private:
   Status makeInputs();
-  Result<mlir::AffineExpr> sizeOf(llvm::StringRef input, int64_t most);
+  Status makeOneSequence();
+  Status makePages();
+  void addCaches(std::function<tn::Dims(int64_t width)> dims);
+  Result<mlir::AffineExpr> sizeOf(llvm::StringRef input, llvm::StringRef symbol, int64_t most);
   void prepare();
   Angles anglesOf(Emitter &c, const Rotation &rotation);
   Value maskOf(Emitter &c, int64_t window);
@@ -58,8 +62,12 @@ private:
   Value projected(Value x, const std::string &part, Rows rows, int64_t headWidth);
   Value turned(Emitter &c, Value x, int64_t heads, const Angles &angles);
   Value attended(Emitter &c, Value q, Value k, Value v, bool isWindowed);
+  /// The same over pages, with the cached pages for k and v.
+  Value attendedPages(Emitter &c, Value q, Value k, Value v, bool isWindowed);
   Value capped(Emitter &c, Value x, double cap);
   Value cached(Emitter &c, std::string_view kind, int64_t index, Value x);
+  Value writtenToPages(Emitter &c, std::string_view kind, int64_t index, Value x);
+  bool hasPages() const { return options.pages > 0; }
   /// RMSNorm or LayerNorm by the tensors of this name, over the last dim.
   Value norm(Value x, const std::string &name, int64_t size);
   Value product(Value x, const std::string &name, Rows outputs, int64_t inputs,
@@ -75,8 +83,10 @@ private:
   Weights weights;
   mlir::AffineExpr tokens, rows, seen;
   int64_t positions = 0;
-  Value tokenIds, start, rowNumbers, seenPositions;
-  Value places; ///< of the tokens, [tokens]
+  Value tokenIds, rowNumbers;
+  Value start, seenPositions;              ///< of one sequence
+  Value slots, starts, lengths, pageTable; ///< of sequences in pages
+  Value places;                            ///< of the tokens, [tokens]
   Angles angles, windowAngles;
   Value mask, windowMask; ///< where scores have a cap, which `tn.attention` lacks
   std::map<std::string, mlir::BlockArgument> caches;

@@ -23,7 +23,7 @@ class TextReader {
 public:
   TextReader(const Model &model, std::vector<frontend::Gap> &gaps) : model(model), gaps(gaps) {}
 
-  Result<std::vector<frontend::Asset>> read(int64_t positions);
+  Result<std::vector<frontend::Asset>> read(int64_t positions, int64_t pages);
 
 private:
   const gguf::Value *find(std::string_view part) const {
@@ -180,7 +180,7 @@ Result<std::optional<Vocabulary>> TextReader::readVocabulary() {
   return isKnown ? std::optional(std::move(vocabulary)) : std::optional<Vocabulary>();
 }
 
-Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
+Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions, int64_t pages) {
   std::vector<frontend::Asset> assets;
   TENON_ASSIGN(std::optional<Vocabulary> vocabulary,
                model.folder ? language::readVocabulary(*model.folder, model.vocabulary, gaps)
@@ -189,6 +189,10 @@ Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
   Json facts = {{"family", model.family->name},   {"context", model.context},
                 {"positions", positions},         {"layers", model.layers},
                 {"vocabulary", model.vocabulary}, {"template", std::move(chat)}};
+  if (pages > 0) {
+    facts["page"] = kPagePositions;
+    facts["pages"] = pages;
+  }
   facts.update(describe(model));
   Json tokenizer;
   if (vocabulary) {
@@ -210,9 +214,9 @@ Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions) {
 
 } // namespace
 
-Result<std::vector<frontend::Asset>> readText(const Model &model, int64_t positions,
+Result<std::vector<frontend::Asset>> readText(const Model &model, int64_t positions, int64_t pages,
                                               std::vector<frontend::Gap> &gaps) {
-  return TextReader(model, gaps).read(positions);
+  return TextReader(model, gaps).read(positions, pages);
 }
 
 } // namespace tenon::language

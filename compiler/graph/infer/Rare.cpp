@@ -224,3 +224,52 @@ LogicalResult RecurrenceOp::verify() {
       succeeded(checkPart(getLastH(), getInput(), state, "the last state")) &&
       succeeded(checkPart(getLastC(), getInput(), state, "the last cell")));
 }
+
+LogicalResult PagedWriteOp::inferReturnTypes(MLIRContext *, infer::Location location,
+                                             Adaptor adaptor, Types &types) {
+  Dims cache = dimsOf(adaptor.getCache()), x = dimsOf(adaptor.getX());
+  if (cache.size() != 4 || x.size() != 3) {
+    return emitOptionalError(location, "pages have rank 4 and what is written to them rank 3, not ",
+                             text(cache), " and ", text(x));
+  }
+  if (failed(checkSameElement(location, adaptor.getCache(), adaptor.getX())) ||
+      failed(checkSameDim(location, cache[1], x[1], "heads of pages and rows")) ||
+      failed(checkSameDim(location, cache[3], x[2], "width of pages and rows")) ||
+      failed(checkDims(location, adaptor.getSlots(), {x[0]}, "slots"))) {
+    return failure();
+  }
+  types.push_back(adaptor.getCache().getType());
+  return success();
+}
+
+LogicalResult PagedAttentionOp::inferReturnTypes(MLIRContext *context, infer::Location location,
+                                                 Adaptor adaptor, Types &types) {
+  Dims q = dimsOf(adaptor.getQ()), keys = dimsOf(adaptor.getKeys());
+  Dims values = dimsOf(adaptor.getValues()), pages = dimsOf(adaptor.getPages());
+  if (q.size() != 3 || keys.size() != 4 || values.size() != 4 || pages.size() != 2) {
+    return emitOptionalError(location,
+                             "queries have rank 3, pages rank 4 and tables of pages rank "
+                             "2, not ",
+                             text(q), ", ", text(keys), ", ", text(values), " and ", text(pages));
+  }
+  AffineExpr starts = addDims(pages[0], getAffineConstantExpr(1, pages[0].getContext()));
+  if (failed(checkSameElement(location, adaptor.getQ(), adaptor.getKeys())) ||
+      failed(checkSameElement(location, adaptor.getQ(), adaptor.getValues())) ||
+      failed(checkDims(location, adaptor.getValues(), {keys[0], keys[1], keys[2], values[3]},
+                       "values")) ||
+      failed(checkSameDim(location, q[2], keys[3], "width of queries and keys")) ||
+      failed(checkDims(location, adaptor.getStarts(), {starts}, "starts")) ||
+      failed(checkDims(location, adaptor.getLengths(), {pages[0]}, "lengths"))) {
+    return failure();
+  }
+  std::optional<int64_t> heads = constantDim(q[1]), shared = constantDim(keys[1]);
+  if (!heads || !shared || *shared == 0 || *heads % *shared != 0) {
+    return emitOptionalError(location, text(keys[1]), " heads of keys do not divide ", text(q[1]),
+                             " heads of queries");
+  }
+  if (!constantDim(keys[2]) || *constantDim(keys[2]) < 1 || adaptor.getWindow() < 0) {
+    return emitOptionalError(location, "a page has a constant number of positions, and a window is "
+                                       "not negative");
+  }
+  return append(location, {q[0], q[1], values[3]}, elementOf(adaptor.getQ()), types);
+}

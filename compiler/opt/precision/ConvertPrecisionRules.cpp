@@ -4,6 +4,7 @@
 #include "compiler/opt/precision/ConvertPrecisionRules.h"
 
 #include "compiler/graph/NarrowFloats.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -263,7 +264,8 @@ void PrecisionRules::decide(Operation *op) {
   const PrecisionRule *rule = ownRule(op);
   rule = rule ? rule : demanded.lookup(op);
   bool mayNarrowOperands = isProduct(op) && operands != Risk::Exactness;
-  bool isAttention = isa<tn::AttentionOp>(op);
+  // Pages are read by nothing but attention, and so have its type.
+  bool isAttention = isa<tn::AttentionOp, tn::PagedAttentionOp, tn::PagedWriteOp>(op);
   if (!rule && operands != Risk::None && !mayNarrowOperands && !isAttention) {
     bool isConstant = llvm::any_of(op->getOperands(), [&](Value operand) {
       return Constants::isConstant(operand) && riskOf(operand) != Risk::None;

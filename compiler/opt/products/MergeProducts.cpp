@@ -91,7 +91,7 @@ std::optional<HeadSplit> headSplit(tn::ReshapeOp reshape) {
 /// residual.
 bool readsInPlace(Operation *op) {
   return isa<tn::AttentionOp, tn::TransposeOp, tn::SliceOp, tn::ConcatOp, tn::ScatterElementsOp,
-             tn::ScatterNdOp, tn::LayerNormOp, tn::RmsNormOp>(op) ||
+             tn::ScatterNdOp, tn::PagedWriteOp, tn::LayerNormOp, tn::RmsNormOp>(op) ||
          (op->hasTrait<tn::TnElementwise>() && !isa<tn::AddOp>(op));
 }
 

@@ -1,5 +1,6 @@
 // Evaluates matrix products and attention through the blocked product.
 // Relies on Product.h for the sums; scores and softmax of attention stay in double.
+#include "compiler/graph/TnRare.h"
 #include "compiler/reference/Evaluation.h"
 #include "compiler/reference/Product.h"
 
@@ -283,9 +284,118 @@ Status evaluateAttention(Evaluation &evaluation) {
   return evaluation.finish(std::move(result));
 }
 
+//===--- Pages ---===//
+
+Status evaluatePagedWrite(Evaluation &evaluation) {
+  tn::PagedWriteOp op = cast<tn::PagedWriteOp>(evaluation.op);
+  const Tensor &cache = evaluation.get(op.getCache()), &x = evaluation.get(op.getX());
+  const int64_t *slots = evaluation.get(op.getSlots()).as<int64_t>();
+  TENON_ASSIGN(Tensor y, Tensor::copy(cache.dtype(), cache.dims(),
+                                      llvm::ArrayRef(cache.bytes(), cache.byteCount())));
+  int64_t heads = cache.dims()[1], page = cache.dims()[2];
+  int64_t row = cache.dims()[3] * (cache.count() ? cache.byteCount() / cache.count() : 0);
+  for (int64_t token = 0; token < x.dims()[0]; ++token) {
+    if (slots[token] >= cache.dims()[0] * page || slots[token] < -1) {
+      return badOperand("a slot is beyond the pages");
+    }
+    for (int64_t head = 0; slots[token] >= 0 && head < heads; ++head) {
+      int64_t at = (slots[token] / page * heads + head) * page + slots[token] % page;
+      std::copy_n(x.bytes() + (token * heads + head) * row, row, y.mutableBytes() + at * row);
+    }
+  }
+  return evaluation.finish(std::move(y));
+}
+
+/// The new tokens of one sequence, and where its positions lie.
+struct PagedSequence {
+  int64_t first, count, length;
+  const int64_t *pages;
+};
+
+struct PagedAttention {
+  double scale, softcap;
+  int64_t window;
+  Sizes q, keys, values; // dims
+
+  template <typename T>
+  void run(const PagedSequence &sequence, int64_t row, const T *qData, const T *keyData,
+           const T *valueData, T *out) const {
+    int64_t token = sequence.first + row / q[1], head = row % q[1];
+    int64_t position = sequence.length - sequence.count + row / q[1];
+    int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+    int64_t keyHead = head / (q[1] / keys[1]), page = keys[2];
+    auto rowOf = [&](int64_t at) {
+      return (sequence.pages[at / page] * keys[1] + keyHead) * page + at % page;
+    };
+    std::vector<double> scores(position + 1 - first);
+    for (int64_t at = first; at <= position; ++at) {
+      double sum = 0;
+      for (int64_t i = 0; i < q[2]; ++i) {
+        sum +=
+            widen(qData[(token * q[1] + head) * q[2] + i]) * widen(keyData[rowOf(at) * q[2] + i]);
+      }
+      sum *= scale;
+      scores[at - first] = softcap > 0 ? softcap * std::tanh(sum / softcap) : sum;
+    }
+    softmaxScores(scores.data(), static_cast<int64_t>(scores.size()), false);
+    for (int64_t i = 0; i < values[3]; ++i) {
+      double sum = 0;
+      for (int64_t at = first; at <= position; ++at) {
+        sum += scores[at - first] * widen(valueData[rowOf(at) * values[3] + i]);
+      }
+      out[(token * q[1] + head) * values[3] + i] = narrow<T>(sum);
+    }
+  }
+};
+
+Status evaluatePagedAttention(Evaluation &evaluation) {
+  tn::PagedAttentionOp op = cast<tn::PagedAttentionOp>(evaluation.op);
+  TENON_ASSIGN(Tensor result, evaluation.makeResult());
+  const Tensor &q = evaluation.get(op.getQ()), &keys = evaluation.get(op.getKeys());
+  const Tensor &values = evaluation.get(op.getValues()), &pages = evaluation.get(op.getPages());
+  const int64_t *starts = evaluation.get(op.getStarts()).as<int64_t>();
+  const int64_t *lengths = evaluation.get(op.getLengths()).as<int64_t>();
+  PagedAttention attention = {op.getScale().convertToDouble(),
+                              op.getSoftcap().convertToDouble(),
+                              static_cast<int64_t>(op.getWindow()),
+                              Sizes(q.dims()),
+                              Sizes(keys.dims()),
+                              Sizes(values.dims())};
+  int64_t table = pages.dims()[1], page = keys.dims()[2];
+  std::vector<PagedSequence> sequences;
+  for (int64_t s = 0; s < pages.dims()[0]; ++s) {
+    PagedSequence sequence = {starts[s], starts[s + 1] - starts[s], lengths[s],
+                              pages.as<int64_t>() + s * table};
+    bool fits = (s > 0 || starts[0] == 0) && sequence.count >= 0 && starts[s + 1] <= q.dims()[0] &&
+                sequence.count <= sequence.length && sequence.length <= table * page;
+    for (int64_t i = 0; fits && i * page < sequence.length; ++i) {
+      fits = sequence.pages[i] >= 0 && sequence.pages[i] < keys.dims()[0];
+    }
+    if (!fits) {
+      return badOperand("a sequence is beyond the tokens, its table or the pages");
+    }
+    sequences.push_back(sequence);
+  }
+  TENON_TRY(visitFloat(q.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    for (const PagedSequence &sequence : sequences) {
+      evaluation.pool.parallelFor(
+          sequence.count * q.dims()[1], [&](int64_t begin, int64_t end, unsigned) {
+            for (int64_t row = begin; row < end; ++row) {
+              attention.run(sequence, row, q.as<T>(), keys.as<T>(), values.as<T>(), result.as<T>());
+            }
+          });
+    }
+    return Status::ok();
+  }));
+  return evaluation.finish(std::move(result));
+}
+
 constexpr OpRow kContractionOpRows[] = {
     {"tn.matmul", evaluateMatmul},
     {"tn.attention", evaluateAttention},
+    {"tn.paged_write", evaluatePagedWrite},
+    {"tn.paged_attention", evaluatePagedAttention},
 };
 
 } // namespace

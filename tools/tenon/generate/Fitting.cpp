@@ -58,6 +58,8 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
   runtime::MemoryForecast forecast(file, index, threads);
   generate::Positions positions = {.compiled = facts.value("positions", int64_t{0}),
                                    .trained = facts.value("context", int64_t{0}),
+                                   .paged = facts.value("page", int64_t{0}) *
+                                            facts.value("pages", int64_t{0}),
                                    .tableBytes = facts.value("table_bytes", uint64_t{0})};
   TENON_ASSIGN(generate::Fit fit, generate::fitOf(forecast, positions, available));
   return std::optional(fit);

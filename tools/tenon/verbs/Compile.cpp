@@ -19,6 +19,9 @@
 namespace tenon::tool {
 namespace {
 
+/// Of a session: more positions than any cache has.
+constexpr uint64_t kMostPages = uint64_t(1) << 31;
+
 std::string passText(const pipeline::PassInfo &pass) {
   std::string change =
       pass.edits == 0 ? "nothing changed"
@@ -140,6 +143,11 @@ Action declareCompile(CLI::App &command) {
           "Sizes at which an engine of free sizes is as fast as one of fixed sizes: 1,8,32 for "
           "the only free one, or name:8x128 (repeat for more; ? stays free)")
       ->allow_extra_args(false);
+  addNumber(
+      command, "--pages", {1, kMostPages},
+      [flags](uint64_t pages) { flags->options.pages = pages; },
+      "For language models: keep the keys and values of all sequences of a session in this many "
+      "pages of 32 positions; without it, a session has one sequence");
   command.add_flag(
       "--cubin", flags->wantsCubin,
       "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");

@@ -42,10 +42,8 @@ int64_t keysOfBlock(AffineExpr length) {
 
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
                                      engine::CpuLevel level, int64_t most)
-    : kernel(kernel), mostRows(most),
-      vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
-      causal(attention.getCausal()), window(attention.getWindow()),
-      maskedRowsAreNan(attention.getMaskedRowsAreNan()),
+    : OnlineSoftmax(kernel, floatLanes(level)), mostRows(most), causal(attention.getCausal()),
+      window(attention.getWindow()), maskedRowsAreNan(attention.getMaskedRowsAreNan()),
       scale(attention.getScale().convertToDouble()), scoreFactor(1) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
@@ -112,14 +110,9 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
   Value depthOfWords = math.mul(depthWords, perWord);
   bool isWholeDepth = tn::constantDim(q.width()).value_or(1) % perWord == 0;
   rowsOfQueries = allocate(kernel, {most, depthOfWords}, element);
-  // One panel more, so that the rows do not all fall into the same cache sets.
-  scores = allocate(kernel, {most, math.constant(blockKeys + kPanel)});
-  sums = allocate(kernel, {most, math.size(kernel, v.width().ceilDiv(kPanel) * kPanel)});
-  largest = allocate(kernel, {most});
-  total = allocate(kernel, {most});
-  exponentials = scores;
+  allocateRows(math, mostRows, blockKeys, v.width(),
+               perWord > 1 ? element : Type(math.builder.getF32Type()));
   if (perWord > 1) {
-    exponentials = allocate(kernel, {most, math.constant(blockKeys + kPanel)}, element);
     if (tn::constantDim(v.width()).value_or(1) % kPanel != 0) {
       valueRows = allocate(kernel, {math.constant(blockKeys), panel}, element);
       clear(math, valueRows);
@@ -132,24 +125,6 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
     clear(math, rowsOfQueries);
     clear(math, keyRows);
   }
-}
-
-void AttentionLowering::forEach(const IndexMath &math, Value count, Body body) const {
-  cpu::forEach(math, math.constant(0), count, 1, body);
-}
-
-void AttentionLowering::when(const IndexMath &math, Value condition,
-                             llvm::function_ref<void(const IndexMath &)> body) const {
-  if (std::optional<int64_t> known = getConstantIntValue(condition)) {
-    if (*known != 0) {
-      body(math);
-    }
-    return;
-  }
-  scf::IfOp::create(math.builder, math.location, condition, [&](OpBuilder &then, Location at) {
-    body(IndexMath(then, at));
-    scf::YieldOp::create(then, at);
-  });
 }
 
 /// Keys that the last of the rows [first, next) sees, or one of them that sees more.

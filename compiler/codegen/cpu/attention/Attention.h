@@ -3,6 +3,7 @@
 // queries of that key head.
 #pragma once
 
+#include "compiler/codegen/cpu/attention/OnlineSoftmax.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
@@ -39,7 +40,7 @@ struct QueryPlace {
   mlir::Value head, query;
 };
 
-class AttentionLowering {
+class AttentionLowering : OnlineSoftmax {
 public:
   AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention, engine::CpuLevel level,
                     int64_t most);
@@ -47,8 +48,6 @@ public:
   mlir::FailureOr<mlir::AffineExpr> lower();
 
 private:
-  using Body = llvm::function_ref<void(const IndexMath &, mlir::Value)>;
-
   void allocateScratch(const IndexMath &math);
   QueryBlock blockOf(const IndexMath &math, const GridPoint &point) const;
   mlir::Value keysSeenBy(const IndexMath &math, mlir::Value first, mlir::Value next) const;
@@ -87,43 +86,19 @@ private:
           body) const;
 
   // AttentionSoftmax.cpp
-  void startRow(const IndexMath &math, mlir::Value row);
   void invertTotal(const IndexMath &math, mlir::Value row);
   void softmaxRow(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys,
                   mlir::Value row);
   mlir::Value largestScore(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys,
                            mlir::Value row, mlir::Value seen, mlir::Value hidden);
-  mlir::Value sumOfExponentials(const IndexMath &math, mlir::Value row, mlir::Value end,
-                                mlir::Value shift);
-  void storeExponentials(const IndexMath &math, mlir::Value x, mlir::Value row,
-                         mlir::Value column) const;
-  void addToRow(const IndexMath &math, mlir::Value row, mlir::Value before, mlir::Value most,
-                mlir::Value sum);
-  void rescale(const IndexMath &math, mlir::Value row, mlir::Value factor);
   mlir::Value maskAt(const IndexMath &math, const QueryBlock &block, const QueryPlace &place,
                      mlir::Value key, mlir::Value active) const;
   mlir::Value isHidden(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys) const;
   mlir::Value largestOfMask(const IndexMath &math, const QueryBlock &block,
                             const KeyBlock &keys) const;
-  mlir::Value largestOf(
-      const IndexMath &math, mlir::Value count,
-      llvm::function_ref<mlir::Value(const IndexMath &, mlir::Value, mlir::Value)> element) const;
   bool isMaskedByKey() const;
-  mlir::Value lanesOf(const IndexMath &math, mlir::Value active) const;
-  mlir::Value larger(const IndexMath &math, mlir::Value a, mlir::Value b) const;
-  mlir::Value reduceLargest(const IndexMath &math, mlir::Value x) const;
 
-  mlir::Value broadcast(const IndexMath &math, mlir::Value scalar) const;
-  mlir::Value number(const IndexMath &math, double value) const;
-  mlir::Value lanes(const IndexMath &math) const { return math.constant(vector.getDimSize(0)); }
-  void forEach(const IndexMath &math, mlir::Value count, Body body) const;
-  /// `body` where `condition` holds, without a branch where that is known.
-  void when(const IndexMath &math, mlir::Value condition,
-            llvm::function_ref<void(const IndexMath &)> body) const;
-
-  KernelBuilder &kernel;
   int64_t mostRows; ///< of a grid point
-  mlir::VectorType vector;
   bool causal;
   int64_t window; ///< 0: none
   bool maskedRowsAreNan;
@@ -133,29 +108,25 @@ private:
   mlir::Value mask; ///< buffer, or null
   tn::Dims maskDims;
   ContractionGrid grid;
-  mlir::AffineExpr sharing;   ///< heads that read one key head
-  int64_t blockKeys;          ///< most keys of a block, a multiple of a panel
-  bool isSingle;              ///< whether every row sees its keys in one block
-  mlir::Value queries, keys;  ///< Sq, Sk
-  mlir::Value startBuffer;    ///< that holds `start`, or null
-  mlir::Value start;          ///< position of the first query, where causal
-  mlir::Value depth, width;   ///< D, Dv
-  mlir::Value valuePanels;    ///< of 32 columns
-  mlir::Value isPrepared;     ///< i1: all keys and values of a head are packed before its rows
-  ProductType type;           ///< of both products
-  int64_t perWord;            ///< elements of the depth in a word
-  bool isNarrow;              ///< elements of f16, which are widened
-  mlir::Value depthWords;     ///< that hold D
-  mlir::Value packedKeys;     ///< [keys in scratch * words of D]: panels of 32 keys
-  mlir::Value packedValues;   ///< [words of keys in scratch * value panels, 32]: panels of a block
-  mlir::Value rowsOfQueries;  ///< [most rows, words of D], scaled
-  mlir::Value keyRows;        ///< [32, words of D]: of keys that cannot be read as words, else null
-  mlir::Value valueRows;      ///< [keys of a block, 32]: of values that are woven into words from
-                              ///< fewer columns, else null
-  mlir::Value scores;         ///< [most rows, keys of a block and a panel]
-  mlir::Value exponentials;   ///< the same in words; of f32 the scores themselves
-  mlir::Value sums;           ///< [most rows, value panels * 32]
-  mlir::Value largest, total; ///< [most rows]: the largest score so far; the exponentials' sum
+  mlir::AffineExpr sharing;  ///< heads that read one key head
+  int64_t blockKeys;         ///< most keys of a block, a multiple of a panel
+  bool isSingle;             ///< whether every row sees its keys in one block
+  mlir::Value queries, keys; ///< Sq, Sk
+  mlir::Value startBuffer;   ///< that holds `start`, or null
+  mlir::Value start;         ///< position of the first query, where causal
+  mlir::Value depth, width;  ///< D, Dv
+  mlir::Value valuePanels;   ///< of 32 columns
+  mlir::Value isPrepared;    ///< i1: all keys and values of a head are packed before its rows
+  ProductType type;          ///< of both products
+  int64_t perWord;           ///< elements of the depth in a word
+  bool isNarrow;             ///< elements of f16, which are widened
+  mlir::Value depthWords;    ///< that hold D
+  mlir::Value packedKeys;    ///< [keys in scratch * words of D]: panels of 32 keys
+  mlir::Value packedValues;  ///< [words of keys in scratch * value panels, 32]: panels of a block
+  mlir::Value rowsOfQueries; ///< [most rows, words of D], scaled
+  mlir::Value keyRows;       ///< [32, words of D]: of keys that cannot be read as words, else null
+  mlir::Value valueRows;     ///< [keys of a block, 32]: of values that are woven into words from
+                             ///< fewer columns, else null
 };
 
 } // namespace tenon::codegen::cpu

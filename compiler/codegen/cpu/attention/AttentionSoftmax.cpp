@@ -1,5 +1,5 @@
-// Softmax with a running maximum: each block of keys raises a row's largest score, by which what
-// was summed up before is scaled down. Relies on scores being scaled, as the queries are.
+// Scores of a block masked, and what is left of a row behind the last one. Relies on scores being
+// scaled, as the queries are.
 #include "compiler/codegen/cpu/attention/Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,9 +16,6 @@ namespace tenon::codegen::cpu {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Where the running maximum starts: finite, so that scores of minus infinity give exponentials of
-/// 0 and no NaN.
-constexpr double kLowest = std::numeric_limits<float>::lowest();
 /// A mask below this, added to scores of up to 2^100, leaves nothing of them beside a score above
 /// the second number.
 constexpr double kHidden = -3e38, kVisible = -1e37;
@@ -33,45 +30,6 @@ Value widenVector(OpBuilder &builder, Location location, Value x) {
 }
 
 } // namespace
-
-Value AttentionLowering::broadcast(const IndexMath &math, Value scalar) const {
-  return vector::BroadcastOp::create(math.builder, math.location, vector, scalar);
-}
-
-Value AttentionLowering::number(const IndexMath &math, double value) const {
-  return arith::ConstantOp::create(math.builder, math.location,
-                                   math.builder.getF32FloatAttr(float(value)));
-}
-
-Value AttentionLowering::lanesOf(const IndexMath &math, Value active) const {
-  VectorType flags = VectorType::get(vector.getShape(), math.builder.getI1Type());
-  return vector::CreateMaskOp::create(math.builder, math.location, flags, active);
-}
-
-/// `b` where `a` is no number.
-Value AttentionLowering::larger(const IndexMath &math, Value a, Value b) const {
-  Value isLarger =
-      arith::CmpFOp::create(math.builder, math.location, arith::CmpFPredicate::OGT, a, b);
-  return arith::SelectOp::create(math.builder, math.location, isLarger, a, b);
-}
-
-Value AttentionLowering::reduceLargest(const IndexMath &math, Value x) const {
-  return combineLanes(math.builder, math.location, x,
-                      [&](Value a, Value b) { return larger(math, a, b); });
-}
-
-/// Nothing seen yet.
-void AttentionLowering::startRow(const IndexMath &math, Value row) {
-  memref::StoreOp::create(math.builder, math.location, number(math, kLowest), largest, row);
-  memref::StoreOp::create(math.builder, math.location, number(math, 0), total, row);
-  Value end = math.builder.createOrFold<memref::DimOp>(math.location, sums, 1);
-  Value nothing = broadcast(math, number(math, 0));
-  scf::ForOp::create(math.builder, math.location, math.constant(0), end, lanes(math), ValueRange(),
-                     [&](OpBuilder &b, Location at, Value column, ValueRange) {
-                       vector::StoreOp::create(b, at, nothing, sums, ValueRange{row, column});
-                       scf::YieldOp::create(b, at);
-                     });
-}
 
 /// 1 / sum of a row's exponentials in the place of the sum. Where it saw no key, 0, or infinity,
 /// which makes NaN of its sums of 0.
@@ -123,34 +81,6 @@ Value AttentionLowering::maskAt(const IndexMath &math, const QueryBlock &block,
   return widenVector(math.builder, math.location, elements);
 }
 
-/// The largest of `count` elements by vectors, the last of which may be short (`element` is then
-/// told how many are active).
-Value AttentionLowering::largestOf(
-    const IndexMath &math, Value count,
-    llvm::function_ref<Value(const IndexMath &, Value, Value)> element) const {
-  Location location = math.location;
-  Value rest = math.rem(count, lanes(math)), whole = math.sub(count, rest);
-  Value start = broadcast(math, number(math, -kInfinity));
-  Value most = scf::ForOp::create(
-                   math.builder, location, math.constant(0), whole, lanes(math), ValueRange{start},
-                   [&](OpBuilder &b, Location, Value column, ValueRange state) {
-                     IndexMath inner(b, location);
-                     Value next = larger(inner, element(inner, column, Value()), state[0]);
-                     scf::YieldOp::create(b, location, next);
-                   })
-                   .getResult(0);
-  return scf::IfOp::create(
-             math.builder, location, math.isLess(math.constant(0), rest),
-             [&](OpBuilder &b, Location) {
-               IndexMath inner(b, location);
-               Value x = arith::SelectOp::create(b, location, lanesOf(inner, rest),
-                                                 element(inner, whole, rest), start);
-               scf::YieldOp::create(b, location, larger(inner, x, most));
-             },
-             [&](OpBuilder &b, Location) { scf::YieldOp::create(b, location, most); })
-      .getResult(0);
-}
-
 /// The largest of a row's scores, masked in their place; minus infinity behind the last of them,
 /// and before the first one that a window leaves, `hidden` of the block's (null: none).
 Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &block,
@@ -184,95 +114,31 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
   return reduceLargest(math, largestOf(math, seen, element));
 }
 
-void AttentionLowering::storeExponentials(const IndexMath &math, Value x, Value row,
-                                          Value column) const {
-  storeLanes(math, x, exponentials, ValueRange{row, column}, /*active=*/Value());
-}
-
-/// exp(score - shift), for the product with the values.
-Value AttentionLowering::sumOfExponentials(const IndexMath &math, Value row, Value end,
-                                           Value shift) {
-  Location location = math.location;
-  Value all = broadcast(math, shift), zero = broadcast(math, number(math, 0));
-  Value sum = scf::ForOp::create(math.builder, location, math.constant(0), end, lanes(math),
-                                 ValueRange{zero},
-                                 [&](OpBuilder &b, Location, Value column, ValueRange state) {
-                                   Value x = vector::LoadOp::create(b, location, vector, scores,
-                                                                    ValueRange{row, column});
-                                   x = arith::SubFOp::create(b, location, x, all);
-                                   Value e = math::ExpOp::create(b, location, x);
-                                   storeExponentials(IndexMath(b, location), e, row, column);
-                                   Value next = arith::AddFOp::create(b, location, state[0], e);
-                                   scf::YieldOp::create(b, location, next);
-                                 })
-                  .getResult(0);
-  return combineLanes(math.builder, location, sum, [&](Value a, Value b) -> Value {
-    return arith::AddFOp::create(math.builder, location, a, b);
-  });
-}
-
-/// What a row added up so far, by a smaller unit.
-void AttentionLowering::rescale(const IndexMath &math, Value row, Value factor) {
-  Value end = math.builder.createOrFold<memref::DimOp>(math.location, sums, 1);
-  scf::ForOp::create(math.builder, math.location, math.constant(0), end, lanes(math), ValueRange(),
-                     [&](OpBuilder &b, Location at, Value column, ValueRange) {
-                       Value x =
-                           vector::LoadOp::create(b, at, vector, sums, ValueRange{row, column});
-                       x = arith::MulFOp::create(b, at, x, factor);
-                       vector::StoreOp::create(b, at, x, sums, ValueRange{row, column});
-                       scf::YieldOp::create(b, at);
-                     });
-}
-
-/// Brings a row to a new largest score, and adds the sum of a block's exponentials.
-void AttentionLowering::addToRow(const IndexMath &math, Value row, Value before, Value most,
-                                 Value sum) {
-  OpBuilder &builder = math.builder;
-  Location location = math.location;
-  memref::StoreOp::create(builder, location, most, largest, row);
-  Value step = arith::SubFOp::create(builder, location, before, most);
-  Value factor = math::ExpOp::create(builder, location, broadcast(math, step));
-  Value single = vector::ExtractOp::create(builder, location, factor, 0);
-  Value old = memref::LoadOp::create(builder, location, total, row);
-  Value scaled = arith::MulFOp::create(builder, location, old, single);
-  Value now = arith::AddFOp::create(builder, location, scaled, sum);
-  memref::StoreOp::create(builder, location, now, total, row);
-  Value isRaised =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::UNE, before, most);
-  when(math, isRaised, [&](const IndexMath &inner) { rescale(inner, row, factor); });
-}
-
 /// The exponentials of a row's scores against the block's keys, zeros for keys that it does not
 /// see.
 void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &block,
                                    const KeyBlock &part, Value row) {
   OpBuilder &builder = math.builder;
   Location location = math.location;
-  Value seen = part.count, width = lanes(math), hidden;
+  Value seen = part.count, hidden;
   if (causal) {
     Value query = placeOf(math, block, row).query;
     Value all = math.add(math.add(query, math.constant(1)), start);
     hidden = window > 0 ? math.sub(firstOf(math, query), part.first) : Value();
     seen = math.min(part.count, math.max(math.constant(0), math.sub(all, part.first)));
   }
-  Value before = isSingle ? number(math, kLowest)
+  Value before = isSingle ? number(math, kLowestScore)
                           : memref::LoadOp::create(builder, location, largest, row).getResult();
   Value most = larger(math, largestScore(math, block, part, row, seen, hidden), before);
-  Value end =
-      math.mul(math.div(math.add(seen, math.constant(vector.getDimSize(0) - 1)), width), width);
-  Value sum = sumOfExponentials(math, row, end, most);
+  Value end = wholeLanes(math, seen);
+  Value sum = sumOfExponentials(math, row, math.constant(0), end, most);
   if (isSingle) {
     memref::StoreOp::create(builder, location, sum, total, row);
   } else {
     addToRow(math, row, before, most, sum);
   }
   if (causal) {
-    Value nothing = broadcast(math, number(math, 0));
-    scf::ForOp::create(builder, location, end, part.count, width, ValueRange(),
-                       [&](OpBuilder &b, Location at, Value column, ValueRange) {
-                         storeExponentials(IndexMath(b, at), nothing, row, column);
-                         scf::YieldOp::create(b, at);
-                       });
+    clearExponentials(math, row, end, part.count);
   }
 }
 

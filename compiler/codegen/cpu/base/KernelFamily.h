@@ -66,7 +66,7 @@ template <typename Op> Op firstOp(mlir::func::FuncOp source) {
 
 // gemm/, conv/, attention/
 extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd2, kConvWinograd4,
-    kConvPatches, kAttentionFlash;
+    kConvPatches, kAttentionFlash, kAttentionPaged, kPagedWrite;
 // rows/, recurrent/, selection/, movement/
 extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
     kTopKHeap, kConcatCopy, kResizeRows, kScatterOwned;

@@ -22,11 +22,6 @@ protected:
   mlir::Value constant(int64_t value) {
     return mlir::arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
   }
-  /// Where the sums of a row's blocks begin.
-  mlir::Value sumsOf(mlir::Value depth) {
-    mlir::Value more = add(depth, constant(LowBitRows::kAlign - 1));
-    return mlir::arith::AndIOp::create(builder, loc, more, constant(-LowBitRows::kAlign));
-  }
   mlir::Value mul(mlir::Value a, mlir::Value b) {
     return mlir::arith::MulIOp::create(builder, loc, a, b);
   }

@@ -1,7 +1,10 @@
 // Builds the micro-kernels of low-bit weights: for each block a loop over its words. Where few rows
-// multiply, a number becomes a float where it stands in its word, by a mask and a conversion: what
-// it is shifted by was taken off the rows, and zero points off the sums of a block, which are
-// scaled once. Relies on the backend keeping iter_args in registers.
+// multiply, a number becomes a weight in registers, and meets the rows in the order in which the
+// product kernel of f32 would add it up: a row has the same bits beside few and beside many. Relies
+// on the backend keeping iter_args in registers.
+//
+// One file: both kernels take weights out of words by the same instructions, so that they are
+// equal.
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 
 #include "compiler/codegen/cpu/gemm/LowBitEmitter.h"
@@ -9,12 +12,13 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
 namespace {
 
-constexpr int64_t kWordBits = 32;
 /// Words of a panel asked for ahead: a stream of one core that has to cross pages in time.
 constexpr int64_t kFetchedWords = 24;
 
@@ -59,20 +63,13 @@ public:
     lda = entry->getArgument(1);
     c = entry->getArgument(3);
     ldc = entry->getArgument(4);
-    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t column = 0; column < kPanel; column += lanes) {
-        LLVM::StoreOp::create(builder, loc, zero, cAddress(row, column), 4);
-      }
-    }
-    Value a = entry->getArgument(0), depth = entry->getArgument(5), size = entry->getArgument(6);
-    Value sums = offset(a, sumsOf(depth));
-    forEachBlock(entry->getArgument(2), depth, size, [&](Value block, Value first, Value count) {
-      Value sum = offset(sums, arith::DivUIOp::create(builder, loc, first, size));
-      for (int64_t column = 0; column < kPanel; column += vectors * lanes) {
-        multiplyBlock(offset(a, first), sum, block, count, column);
-      }
-    });
+    forEachChain(entry->getArgument(2), entry->getArgument(5), entry->getArgument(6),
+                 [&](const Chain &chain) {
+                   Value a = offset(entry->getArgument(0), chain.first);
+                   for (int64_t column = 0; column < kPanel; column += vectors * lanes) {
+                     multiplyChain(a, chain, column);
+                   }
+                 });
     func::ReturnOp::create(builder, loc);
   }
 
@@ -112,11 +109,12 @@ private:
 
   /// Vectors of columns whose sums, words and numbers stay in registers.
   int64_t vectorsOfPart() const {
-    constexpr int64_t kOthers = 3;
+    // Besides the sums: words, scales and scaled zero points of a vector of columns, and others.
+    constexpr int64_t kOfVector = 3, kOthers = 3;
     bool isX86 = engine::rowOf(level).architecture == engine::Architecture::X86_64;
     int64_t registers = isX86 && lanes < 16 ? 16 : 32;
     int64_t count = kPanel / lanes;
-    while (count > 1 && (rows + 1) * count + kOthers > registers) {
+    while (count > 1 && (rows + kOfVector) * count + kOthers > registers) {
       count /= 2;
     }
     return count;
@@ -145,6 +143,48 @@ private:
                        });
   }
 
+  /// Numbers of the depth that are added up before the result gets their sum.
+  struct Chain {
+    Value first, count;
+    Value block;        ///< in which it begins
+    Value firstWord;    ///< of that block's numbers
+    Value unit;         ///< numbers of one block in a chain
+    Value wordsOfBlock; ///< to the next block in it; 0 where one block has all of the chain
+  };
+
+  /// The chains of kLowBitChain numbers, or of as many as whole blocks have, in their order.
+  void forEachChain(Value b, Value depth, Value block,
+                    llvm::function_ref<void(const Chain &)> body) {
+    Value longest = constant(kLowBitChain), zero = constant(0);
+    Value isShort = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ule, block, longest);
+    Value blocks = arith::SelectOp::create(
+        builder, loc, isShort, arith::DivUIOp::create(builder, loc, longest, block), constant(1));
+    Value part = mul(blocks, block);
+    Value wordsOfBlock =
+        mul(add(arith::DivUIOp::create(builder, loc, block, constant(layout.elementsOfWord())),
+                constant(layout.headerWords())),
+            constant(kPanel));
+    Value unit = arith::MinUIOp::create(builder, loc, block, longest);
+    Value step = arith::SelectOp::create(builder, loc, isShort, wordsOfBlock, zero);
+    Value stepOfPart = mul(wordsOfBlock, blocks);
+    scf::ForOp::create(builder, loc, zero, depth, part, ValueRange{b},
+                       [&](OpBuilder &, Location, Value first, ValueRange state) {
+                         Value end = arith::MinUIOp::create(builder, loc, depth, add(first, part));
+                         scf::ForOp::create(
+                             builder, loc, first, end, longest, ValueRange(),
+                             [&](OpBuilder &, Location, Value at, ValueRange) {
+                               Value rest = arith::SubIOp::create(builder, loc, end, at);
+                               Value count = arith::MinUIOp::create(builder, loc, rest, longest);
+                               Value word = arith::DivUIOp::create(
+                                   builder, loc, arith::SubIOp::create(builder, loc, at, first),
+                                   constant(layout.elementsOfWord()));
+                               body({at, count, state[0], word, unit, step});
+                               scf::YieldOp::create(builder, loc);
+                             });
+                         scf::YieldOp::create(builder, loc, offset(state[0], stepOfPart));
+                       });
+  }
+
   Value word(int64_t value) {
     return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(value));
   }
@@ -163,12 +203,11 @@ private:
     Value bits = arith::MulIOp::create(builder, loc, index, word(layout.bits));
     return real(mask(shiftRight(read, bits), word(all())));
   }
-  /// The same times what it is shifted by, but the last, which would lie in the bit of the sign.
-  Value shiftedNumber(Value read, Value index) {
-    Value bits = arith::MulIOp::create(builder, loc, index, word(layout.bits));
-    return real(mask(read, arith::ShLIOp::create(builder, loc, word(all()), bits)));
+  /// The same of a constant index.
+  Value number(Value read, int64_t index) {
+    Value shifted = index == 0 ? read : shiftRight(read, word(index * layout.bits));
+    return real(isLast(index) ? shifted : mask(shifted, word(all())));
   }
-  Value lastNumber(Value read) { return real(shiftRight(read, word(kWordBits - layout.bits))); }
   Value scaleOf(Value block, int64_t column) {
     return load(floats, wordAddress(block, constant(0), column));
   }
@@ -178,6 +217,42 @@ private:
     }
     return arith::ConstantOp::create(
         builder, loc, DenseElementsAttr::get(floats, static_cast<float>(layout.commonZeroPoint())));
+  }
+
+  /// Whether numbers stay where they stand in their words, times what they are shifted by, which is
+  /// a power of two and taken off the scales: fewer instructions a number, and more a block.
+  bool shiftsScales() const { return rows <= 2; }
+  bool isLast(int64_t index) const { return index == layout.elementsOfWord() - 1; }
+  /// The last number would lie in the bit of the sign, and is shifted.
+  Value numberInPlace(Value read, int64_t index) {
+    return isLast(index) ? number(read, index)
+                         : real(mask(read, word(all() << (index * layout.bits))));
+  }
+
+  /// What a number stands for is number * scale + offset, rounded once.
+  struct Weights {
+    Value scale, offset;
+  };
+  Weights weightsOf(Value block, int64_t column) {
+    Value scale = scaleOf(block, column);
+    Value shift = arith::MulFOp::create(builder, loc, zeroOf(block, column), scale);
+    return {scale, arith::NegFOp::create(builder, loc, shift)};
+  }
+  /// The same for each number of a word where it stands.
+  SmallVector<Weights> weightsInPlace(const Weights &by) {
+    SmallVector<Weights> all;
+    for (int64_t i = 0; shiftsScales() && i < layout.elementsOfWord(); ++i) {
+      float factor = std::ldexp(1.0F, static_cast<int>(-i * layout.bits));
+      Value factors =
+          arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(floats, factor));
+      bool isOwn = i == 0 || isLast(i);
+      all.push_back(
+          {isOwn ? by.scale : arith::MulFOp::create(builder, loc, by.scale, factors), by.offset});
+    }
+    return all;
+  }
+  Value weight(Value number, const Weights &by) {
+    return vector::FMAOp::create(builder, loc, number, by.scale, by.offset);
   }
 
   /// A loop over the whole words of `count` numbers, and one over those of a last word that is not
@@ -205,12 +280,10 @@ private:
   }
 
   void decodeBlock(Value block, Value to, Value count, int64_t column) {
-    Value scale = scaleOf(block, column), zero = zeroOf(block, column);
+    Weights by = weightsOf(block, column);
     auto store = [&](Value read, Value index, Value at) {
-      Value level = arith::SubFOp::create(builder, loc, number(read, index), zero);
       Value place = add(mul(at, constant(kPanel)), constant(column));
-      LLVM::StoreOp::create(builder, loc, arith::MulFOp::create(builder, loc, level, scale),
-                            offset(to, place), 4);
+      LLVM::StoreOp::create(builder, loc, weight(number(read, index), by), offset(to, place), 4);
     };
     auto wordsAt = [&](Value index) {
       return load(words, wordAddress(block, add(index, constant(layout.headerWords())), column));
@@ -230,61 +303,99 @@ private:
         });
   }
 
-  /// `a` is the block's first element of row 0, `sum` the sum of the block's elements of row 0.
-  void multiplyBlock(Value a, Value sum, Value block, Value count, int64_t column) {
+  /// The sums of a chain, in registers; `a` is its first element of row 0.
+  void multiplyChain(Value a, const Chain &chain, int64_t column) {
     Value nothing = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(floats));
-    SmallVector<Value> sums(rows * vectors, nothing);
+    SmallVector<Value> state(rows * vectors, nothing);
+    state.push_back(chain.block);
+    scf::ForOp loop =
+        scf::ForOp::create(builder, loc, constant(0), chain.count, chain.unit, state,
+                           [&](OpBuilder &, Location, Value first, ValueRange args) {
+                             Value rest = arith::SubIOp::create(builder, loc, chain.count, first);
+                             Value count = arith::MinUIOp::create(builder, loc, rest, chain.unit);
+                             SmallVector<Value> next =
+                                 multiplyBlock(offset(a, first), args.back(), chain.firstWord,
+                                               count, args.drop_back(), column);
+                             next.push_back(offset(args.back(), chain.wordsOfBlock));
+                             scf::YieldOp::create(builder, loc, next);
+                           });
+    Value isFirst =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, chain.first, constant(0));
+    scf::IfOp::create(
+        builder, loc, isFirst,
+        [&](OpBuilder &, Location) {
+          storeSums(loop.getResults(), column, /*accumulates=*/false);
+          scf::YieldOp::create(builder, loc);
+        },
+        [&](OpBuilder &, Location) {
+          storeSums(loop.getResults(), column, /*accumulates=*/true);
+          scf::YieldOp::create(builder, loc);
+        });
+  }
+
+  void storeSums(ValueRange sums, int64_t column, bool accumulates) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value address = cAddress(row, column + v * lanes), sum = sums[row * vectors + v];
+        sum = accumulates ? arith::AddFOp::create(builder, loc, load(floats, address), sum) : sum;
+        LLVM::StoreOp::create(builder, loc, sum, address, 4);
+      }
+    }
+  }
+
+  /// `count` numbers of a block from a word on; `a` is the first's element of row 0.
+  SmallVector<Value> multiplyBlock(Value a, Value block, Value firstWord, Value count,
+                                   ValueRange sums, int64_t column) {
+    SmallVector<Weights> by;
+    for (int64_t v = 0; v < vectors; ++v) {
+      by.push_back(weightsOf(block, column + v * lanes));
+    }
     auto wordsAt = [&](Value index) {
       SmallVector<Value> read;
-      Value from = add(index, constant(layout.headerWords()));
       for (int64_t v = 0; v < vectors; ++v) {
-        read.push_back(load(words, wordAddress(block, from, column + v * lanes)));
+        read.push_back(load(words, wordAddress(block, index, column + v * lanes)));
       }
       return read;
     };
-    auto multiply = [&](ArrayRef<Value> numbers, Value at, ArrayRef<Value> state) {
+    auto multiply = [&](ArrayRef<Value> weights, Value at, ArrayRef<Value> state) {
       SmallVector<Value> next;
       for (int64_t row = 0; row < rows; ++row) {
         Value element = everyLane(offset(a, mul(lda, constant(row))), at);
         for (int64_t v = 0; v < vectors; ++v) {
           next.push_back(
-              vector::FMAOp::create(builder, loc, element, numbers[v], state[row * vectors + v]));
+              vector::FMAOp::create(builder, loc, element, weights[v], state[row * vectors + v]));
         }
       }
       return next;
     };
-    int64_t last = layout.elementsOfWord() - 1;
-    sums = forEachWord(
+    SmallVector<SmallVector<Weights>> inPlace;
+    for (const Weights &each : by) {
+      inPlace.push_back(weightsInPlace(each));
+    }
+    Value begin = add(firstWord, constant(layout.headerWords()));
+    return forEachWord(
         count, sums,
         [&](Value at, Value first, ValueRange args) {
-          SmallVector<Value> read = wordsAt(at), state(args);
-          fetchAhead(block, at, column);
-          for (int64_t i = 0; i <= last; ++i) {
-            SmallVector<Value> numbers = llvm::map_to_vector(read, [&](Value each) {
-              return i == last ? lastNumber(each) : shiftedNumber(each, word(i));
-            });
-            state = multiply(numbers, add(first, constant(i)), state);
+          Value index = add(begin, at);
+          SmallVector<Value> read = wordsAt(index), state(args);
+          fetchAhead(block, index, column);
+          for (int64_t i = 0; i < layout.elementsOfWord(); ++i) {
+            SmallVector<Value> weights;
+            for (int64_t v = 0; v < vectors; ++v) {
+              weights.push_back(shiftsScales() ? weight(numberInPlace(read[v], i), inPlace[v][i])
+                                               : weight(number(read[v], i), by[v]));
+            }
+            state = multiply(weights, add(first, constant(i)), state);
           }
           return state;
         },
         [&](Value lastWord, Value at, Value index, ValueRange args) {
-          SmallVector<Value> numbers = llvm::map_to_vector(
-              wordsAt(lastWord), [&](Value each) { return shiftedNumber(each, index); });
-          return multiply(numbers, at, SmallVector<Value>(args));
+          SmallVector<Value> read = wordsAt(add(begin, lastWord)), weights;
+          for (int64_t v = 0; v < vectors; ++v) {
+            weights.push_back(weight(number(read[v], index), by[v]));
+          }
+          return multiply(weights, at, SmallVector<Value>(args));
         });
-    for (int64_t row = 0; row < rows; ++row) {
-      Value ofRow = everyLane(offset(sum, mul(lda, constant(row))), constant(0));
-      Value negative = arith::NegFOp::create(builder, loc, ofRow);
-      for (int64_t v = 0; v < vectors; ++v) {
-        int64_t from = column + v * lanes;
-        Value levels = vector::FMAOp::create(builder, loc, negative, zeroOf(block, from),
-                                             sums[row * vectors + v]);
-        Value address = cAddress(row, from);
-        Value result = vector::FMAOp::create(builder, loc, levels, scaleOf(block, from),
-                                             load(floats, address));
-        LLVM::StoreOp::create(builder, loc, result, address, 4);
-      }
-    }
   }
 
   /// The lines of a word further on, which may lie behind the panel, as a prefetch may.
@@ -319,8 +430,6 @@ std::vector<tn::BlockRows> kinds() {
 
 std::string decodeSymbol(const tn::BlockRows &layout) { return symbolOf("decode", layout); }
 
-std::string scaleSymbol(const tn::BlockRows &layout) { return symbolOf("scale_rows", layout); }
-
 std::string lowBitSymbol(const tn::BlockRows &layout) { return symbolOf("low_bits", layout); }
 
 std::string roundSymbol(const tn::BlockRows &layout) { return symbolOf("round_rows", layout); }
@@ -331,7 +440,6 @@ std::vector<std::string> lowBitSymbols() {
   std::vector<std::string> names;
   for (const tn::BlockRows &kind : kinds()) {
     names.push_back(decodeSymbol(kind));
-    names.push_back(scaleSymbol(kind));
     names.push_back(lowBitSymbol(kind));
     names.push_back(roundSymbol(kind));
     names.push_back(integerSymbol(kind));
@@ -342,8 +450,8 @@ std::vector<std::string> lowBitSymbols() {
 OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
                                           StringRef name) {
   for (const tn::BlockRows &kind : kinds()) {
-    const std::string own[] = {decodeSymbol(kind), scaleSymbol(kind), lowBitSymbol(kind),
-                               roundSymbol(kind), integerSymbol(kind)};
+    const std::string own[] = {decodeSymbol(kind), lowBitSymbol(kind), roundSymbol(kind),
+                               integerSymbol(kind)};
     if (!llvm::is_contained(own, name)) {
       continue;
     }
@@ -353,8 +461,6 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
     LowBitBuilder builder(*module, level, kind);
     if (name == decodeSymbol(kind)) {
       builder.buildDecode();
-    } else if (name == scaleSymbol(kind)) {
-      buildScaleRows(*module, level, kind);
     } else if (name == roundSymbol(kind)) {
       buildRoundRows(*module, level, kind);
     } else if (name == integerSymbol(kind)) {

@@ -20,9 +20,6 @@ namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kMinLowBitRows = 14;
-/// Numbers of a column that are in scratch at a time: 32 columns of f32 are half of the smallest L2
-/// cache's share, and stay in it.
-constexpr int64_t kDepthPart = 256;
 
 class LowBitMatmul {
 public:
@@ -36,7 +33,7 @@ public:
     grid.batches = getAffineConstantExpr(1, matmul.getContext());
     grid.panels = n.ceilDiv(kPanel);
     grid.chunks = chunkCount(m, tileRows, kMinLowBitRows, grid.panels);
-    depthPart = layout.block * std::max<int64_t>(1, kDepthPart / layout.block);
+    depthPart = layout.block * std::max<int64_t>(1, kLowBitChain / layout.block);
   }
 
   FailureOr<AffineExpr> lower();
@@ -95,25 +92,26 @@ private:
     if (rowCopy) {
       copyRows(math, range);
     }
-    auto scale = [&](const IndexMath &in) {
-      callSupport(in, kernel.function(), rounded ? roundSymbol(layout) : scaleSymbol(layout),
-                  {rowsOfA(in, range), in.toI64(rowStride), in.pointer(fewRows, in.constant(0)),
-                   in.toI64(in.constant(preparedStride())), in.toI64(in.constant(layout.depth)),
-                   in.toI64(in.constant(layout.block)), in.toI64(range.count)});
-    };
-    chooseByRows(math, range.count, scale, [](const IndexMath &) {});
+    if (rounded) {
+      callSupport(math, kernel.function(), roundSymbol(layout),
+                  {rowsOfA(math, range), math.toI64(rowStride),
+                   math.pointer(roundedRows, math.constant(0)), math.toI64(roundedStride(math)),
+                   math.toI64(math.constant(layout.depth)), math.toI64(math.constant(layout.block)),
+                   math.toI64(range.count)});
+    }
   }
 
-  int64_t preparedStride() const {
-    return rounded ? RoundedRows{layout}.stride() : LowBitRows{layout}.stride();
+  Value roundedStride(const IndexMath &math) const {
+    return math.constant(RoundedRows{layout}.stride());
   }
 
-  void multiplyFew(const IndexMath &math, Value panel, const Sums &sums, Value count) {
+  void multiplyFew(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
+    Value rows = rounded ? math.pointer(roundedRows, math.constant(0)) : a;
+    Value stride = rounded ? roundedStride(math) : rowStride;
     callSupport(math, kernel.function(), rounded ? integerSymbol(layout) : lowBitSymbol(layout),
-                {math.pointer(fewRows, math.constant(0)),
-                 math.toI64(math.constant(preparedStride())), panel, sums.pointer,
-                 math.toI64(sums.stride), math.toI64(math.constant(layout.depth)),
-                 math.toI64(math.constant(layout.block)), math.toI64(count)});
+                {rows, math.toI64(stride), panel, sums.pointer, math.toI64(sums.stride),
+                 math.toI64(math.constant(layout.depth)), math.toI64(math.constant(layout.block)),
+                 math.toI64(count)});
   }
 
   void multiplyMany(const IndexMath &math, Value a, Value panel, const Sums &sums, Value count) {
@@ -126,9 +124,14 @@ private:
       Value to = in.pointer(panelCopy, in.constant(0));
       callSupport(in, kernel.function(), decodeSymbol(layout),
                   {from, to, in.toI64(length), in.toI64(in.constant(layout.block))});
-      callProduct(in, kernel.function(),
-                  {in.offset(a, first), rowStride, to, in.constant(kPanel), sums.pointer,
-                   sums.stride, length, count, in.isLess(in.constant(0), first)});
+      forEach(in, in.constant(0), length, kLowBitChain, [&](const IndexMath &each, Value at) {
+        Value from = each.add(first, at);
+        Value chain = each.min(each.constant(kLowBitChain), each.sub(length, at));
+        callProduct(each, kernel.function(),
+                    {each.offset(a, from), rowStride, each.offset(to, each.mul(at, kPanel)),
+                     each.constant(kPanel), sums.pointer, sums.stride, chain, count,
+                     each.isLess(each.constant(0), from)});
+      });
     });
   }
 
@@ -141,7 +144,7 @@ private:
         [&](const IndexMath &inner, const Sums &sums) {
           chooseByRows(
               inner, range.count,
-              [&](const IndexMath &in) { multiplyFew(in, panel, sums, range.count); },
+              [&](const IndexMath &in) { multiplyFew(in, a, panel, sums, range.count); },
               [&](const IndexMath &in) { multiplyMany(in, a, panel, sums, range.count); });
         });
   }
@@ -157,11 +160,11 @@ private:
   AffineExpr m, n;
   ContractionGrid grid;
   int64_t depthPart;
-  Value packed;    ///< panels of rows of blocks
-  Value rowCopy;   ///< scratch for a chunk of A's rows, or null
-  Value rowStride; ///< of A's rows as the kernel reads them
-  Value fewRows;   ///< scratch for a chunk's rows of A, rounded or as few of them are multiplied
-  Value panelCopy; ///< scratch for a part of a panel; null where all tiles have few rows
+  Value packed;      ///< panels of rows of blocks
+  Value rowCopy;     ///< scratch for a chunk of A's rows, or null
+  Value rowStride;   ///< of A's rows as the kernel reads them
+  Value roundedRows; ///< scratch for a chunk's rows of A, or null
+  Value panelCopy;   ///< scratch for a part of a panel; null where all tiles have few rows
 };
 
 FailureOr<AffineExpr> LowBitMatmul::lower() {
@@ -181,8 +184,9 @@ FailureOr<AffineExpr> LowBitMatmul::lower() {
     rowStride = math.constant(layout.depth + kStridePad);
     rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
   }
-  fewRows = allocate(
-      kernel, {math.constant(rounded ? tileRows : kLowBitRows), math.constant(preparedStride())});
+  if (rounded) {
+    roundedRows = allocate(kernel, {math.constant(tileRows), roundedStride(math)});
+  }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) {
     prepareChunk(inner, point);
   };

@@ -1,0 +1,99 @@
+// Relies on the ports that compiler/frontend/language gives an engine with pages.
+#include "generate/session/StepSession.h"
+
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tenon::generate {
+namespace {
+
+Status bad(std::string_view what, std::string_view remedy) {
+  return Status::error(ErrorId::BadArgument, std::string(what), std::string(remedy));
+}
+
+/// Whether every number is at least `low` and below `end`.
+bool areWithin(std::span<const int64_t> numbers, int64_t low, int64_t end) {
+  return std::ranges::all_of(numbers,
+                             [&](int64_t number) { return number >= low && number < end; });
+}
+
+} // namespace
+
+Result<StepSession> StepSession::create(const LanguageModel &model, unsigned threads) {
+  if (!model.pages()) {
+    return Status::error(ErrorId::NotALanguageModel, "the engine has no pages",
+                         "compile the model's file with --pages");
+  }
+  StepSession made;
+  made.model = &model;
+  tenon_session_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = threads;
+  tenon_session *session = nullptr;
+  TENON_TRY(capi::takeStatus(tenon_session_create(model.engine(), &options, &session)));
+  made.session.reset(session);
+  return made;
+}
+
+const PageFacts &StepSession::facts() const { return *model->pages(); }
+
+Status StepSession::check(const StepBatch &batch, size_t logits) const {
+  const PageFacts &most = facts();
+  size_t tokens = batch.tokens.size(), sequences = batch.lengths.size(), rows = batch.rows.size();
+  bool fits = tokens >= 1 && tokens <= static_cast<size_t>(most.tokens) && sequences >= 1 &&
+              sequences <= static_cast<size_t>(most.sequences) && rows >= 1 &&
+              rows <= static_cast<size_t>(most.rows);
+  if (!fits) {
+    return bad(strCat("a step of ", tokens, " tokens, ", sequences, " sequences and ", rows,
+                      " rows is none of this engine"),
+               strCat("it takes 1 to ", most.tokens, " tokens, ", most.sequences, " sequences and ",
+                      most.rows, " rows"));
+  }
+  bool areSizes = batch.positions.size() == tokens && batch.slots.size() == tokens &&
+                  batch.starts.size() == sequences + 1 &&
+                  batch.pages.size() == sequences * static_cast<size_t>(most.table) &&
+                  logits == rows * static_cast<size_t>(most.vocabulary);
+  if (!areSizes) {
+    return bad("the vectors of a step have sizes that do not fit each other",
+               "generate/session/StepSession.h has the size of each");
+  }
+  bool areNumbers =
+      areWithin(batch.tokens, 0, most.vocabulary) &&
+      areWithin(batch.positions, 0, most.table * most.page) &&
+      areWithin(batch.slots, -1, most.pages * most.page) && areWithin(batch.pages, 0, most.pages) &&
+      areWithin(batch.rows, 0, static_cast<int64_t>(tokens)) && batch.starts.front() == 0 &&
+      batch.starts.back() <= static_cast<int64_t>(tokens);
+  for (size_t s = 0; areNumbers && s < sequences; ++s) {
+    int64_t own = batch.starts[s + 1] - batch.starts[s];
+    areNumbers = own >= 1 && own <= batch.lengths[s] && batch.lengths[s] <= most.table * most.page;
+  }
+  return areNumbers ? Status::ok()
+                    : bad("a number of a step is beyond what the engine has",
+                          "generate/session/StepSession.h has the range of each");
+}
+
+Status StepSession::run(const StepBatch &batch, std::span<float> logits) {
+  TENON_TRY(check(batch, logits.size()));
+  int64_t tokens = static_cast<int64_t>(batch.tokens.size());
+  int64_t sequences = static_cast<int64_t>(batch.lengths.size());
+  int64_t starts = sequences + 1, rows = static_cast<int64_t>(batch.rows.size());
+  const std::array<int64_t, 2> table = {sequences, facts().table};
+  const tenon_input inputs[] = {
+      {batch.tokens.data(), &tokens, 1},     {batch.positions.data(), &tokens, 1},
+      {batch.slots.data(), &tokens, 1},      {batch.starts.data(), &starts, 1},
+      {batch.lengths.data(), &sequences, 1}, {batch.pages.data(), table.data(), 2},
+      {batch.rows.data(), &rows, 1}};
+  const tenon_output output = {logits.data(), logits.size_bytes()};
+  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+}
+
+Result<uint64_t> StepSession::memory() const {
+  tenon_memory_use use = {};
+  use.struct_size = sizeof(use);
+  TENON_TRY(capi::takeStatus(tenon_session_memory(session.get(), &use)));
+  return use.arena + use.state + use.scratch + use.workspace + use.ports;
+}
+
+} // namespace tenon::generate

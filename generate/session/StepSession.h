@@ -1,0 +1,50 @@
+// A session of an engine with pages, and what one step of it reads: the new tokens of several
+// sequences, one after the other, and where in the pages each stands.
+#pragma once
+
+#include "generate/session/LanguageModel.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tenon::generate {
+
+/// T new tokens of S sequences, and the L of them whose logits are asked for; each at least one.
+/// Positions before a sequence's new tokens are in its pages already. Every sequence has at least
+/// one new token; tokens behind the last sequence's are padding, whose logits nobody should ask
+/// for.
+struct StepBatch {
+  std::vector<int64_t> tokens;    ///< [T]
+  std::vector<int64_t> positions; ///< [T], of each token in its sequence
+  std::vector<int64_t> slots;     ///< [T], number of the page * page + offset; -1 writes nothing
+  std::vector<int64_t> starts;    ///< [S + 1], from 0 to T: a sequence's tokens are [s] to [s + 1]
+  std::vector<int64_t> lengths;   ///< [S], positions of a sequence with its new tokens
+  /// [S, table], the pages of each sequence in their order; behind its last page any that exist.
+  std::vector<int64_t> pages;
+  std::vector<int64_t> rows; ///< [L], of the tokens
+};
+
+/// One thread at a time; the model outlives it.
+class StepSession {
+public:
+  /// TN0615 for an engine without pages; `threads` 0 stands for all usable CPUs.
+  static Result<StepSession> create(const LanguageModel &model, unsigned threads);
+
+  const PageFacts &facts() const;
+  /// Writes keys and values of the tokens into their pages, and the logits of `rows` to `logits`,
+  /// [L, vocabulary]. Errors: TN0105 where the vectors' sizes or numbers contradict each other or
+  /// the engine's sizes, before anything runs; otherwise as tenon_session_run.
+  Status run(const StepBatch &batch, std::span<float> logits);
+  /// Bytes that the session holds.
+  Result<uint64_t> memory() const;
+
+private:
+  StepSession() = default;
+  Status check(const StepBatch &batch, size_t logits) const;
+
+  const LanguageModel *model = nullptr;
+  capi::SessionHandle session;
+};
+
+} // namespace tenon::generate

@@ -1,0 +1,123 @@
+// The messages of a language model's text socket, a stream socket for each loaded model: the front
+// asks for texts to be continued, the worker sends the pieces of the answers, those of a step in
+// one message. What is read is not trusted.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenon::server {
+
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+/// How answers are drawn and when they end.
+struct TextOptions {
+  double temperature = 1, topP = 1, minP = 0, repetition = 1, frequency = 0, presence = 0;
+  uint64_t topK = 0; ///< 0: all
+  uint64_t seed = 0; ///< answer i has seed + i
+  std::vector<std::pair<int32_t, double>> bias;
+  uint64_t maxTokens = 0; ///< 0: as many as fit
+  std::vector<std::string> stops;
+  bool givesTokens = false; ///< pieces have their token's bytes
+  uint64_t topTokens = 0;   ///< the most probable, with each token
+};
+
+/// A prompt and how many answers it has, whose ids are `id`, `id + 1` and so on.
+struct TextAsk {
+  uint64_t id = 0;
+  uint64_t count = 1;
+  /// What the model's chat template makes a prompt of, a text, or tokens.
+  std::variant<std::vector<ChatMessage>, std::string, std::vector<int32_t>> prompt;
+  TextOptions options;
+};
+
+/// The answer ends without more.
+struct TextCancel {
+  uint64_t id = 0;
+};
+
+using TextCommand = std::variant<TextAsk, TextCancel>;
+
+/// The prompt of the answers of `id` is known, before any of their pieces.
+struct TextBegun {
+  uint64_t id = 0;
+  uint64_t promptTokens = 0;
+};
+
+enum class TextFinish : uint8_t { None, End, Stop, Length };
+
+struct TextToken {
+  int32_t token = 0;
+  double logprob = 0;
+  std::string bytes; ///< where they were asked for; not always UTF-8
+};
+
+/// One more token of an answer.
+struct TextPiece {
+  uint64_t id = 0;
+  std::string text; ///< that has become certain; it may be empty
+  TextToken token;
+  std::vector<TextToken> top; ///< the most probable first
+  TextFinish finish = TextFinish::None;
+  uint64_t cachedTokens = 0; ///< with the first: of the prompt, that were not computed again
+};
+
+/// The answer ends with an error.
+struct TextFailed {
+  uint64_t id = 0;
+  Status why;
+};
+
+using TextEvent = std::variant<TextBegun, TextPiece, TextFailed>;
+
+/// What a model's service holds and has counted since it was loaded.
+struct TextLoad {
+  uint64_t running = 0, waiting = 0; ///< answers
+  uint64_t pages = 0, pagesUsed = 0; ///< of its cache; 0 where it has none
+  uint64_t prefixTokens = 0;         ///< of prompts, found in pages
+  uint64_t preemptions = 0;          ///< answers that gave up their pages
+  uint64_t recomputedTokens = 0;     ///< for it
+};
+
+/// What one step gave.
+struct TextStep {
+  std::vector<TextEvent> events;
+  TextLoad load;
+};
+
+/// Whole messages, with their length in front.
+std::string encodeCommand(const TextCommand &command);
+std::string encodeStep(const TextStep &step);
+/// What stands behind the length. TN0902 for text that the functions above do not write.
+Result<TextCommand> decodeCommand(std::string_view text);
+Result<TextStep> decodeStep(std::string_view text);
+
+/// Cuts the bytes of a socket into messages.
+class TextFrames {
+public:
+  /// Longer ones are refused.
+  explicit TextFrames(uint64_t maxBytes) : maxBytes(maxBytes) {}
+
+  void append(std::string_view bytes) { received += bytes; }
+  /// The next message without its length, valid until append is called; none where it has not come
+  /// whole. TN0902.
+  Result<std::optional<std::string_view>> next();
+
+private:
+  const uint64_t maxBytes;
+  std::string received;
+  size_t taken = 0;
+};
+
+} // namespace tenon::server

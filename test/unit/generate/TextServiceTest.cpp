@@ -1,0 +1,236 @@
+// The text of a request among others is its text alone, whatever comes, goes and is preempted.
+#include "generate/service/TextService.h"
+
+#include "support/random/Random.h"
+#include "test/unit/generate/HashEngine.h"
+#include "test/unit/generate/Schedules.h"
+#include "test/unit/generate/SmallVocabulary.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tenon::generate {
+namespace {
+
+const Tokenizer &bytes() {
+  static const Tokenizer made = [] {
+    Vocabulary vocabulary = smallVocabulary();
+    vocabulary.ends = {256};
+    return *Tokenizer::create(std::move(vocabulary));
+  }();
+  return made;
+}
+
+ModelFacts factsOf(int64_t positions) {
+  ModelFacts facts;
+  facts.positions = positions;
+  facts.vocabulary = static_cast<int64_t>(bytes().size());
+  return facts;
+}
+
+/// The answer without a service.
+Heard alone(const TextRequest &request, const ModelFacts &facts) {
+  Result<AnswerWriter> writer =
+      AnswerWriter::create(bytes(), facts, request.prompt, request.options);
+  std::vector<int32_t> tokens = request.prompt;
+  std::vector<float> logits(facts.vocabulary);
+  Heard heard;
+  while (!heard.finish) {
+    hashLogits(tokens, logits);
+    heard.hear(*writer->write(logits, static_cast<int64_t>(tokens.size())));
+    tokens.push_back(heard.tokens.back());
+  }
+  return heard;
+}
+
+/// Of few pages of a few positions.
+Stage randomStage(uint64_t seed) {
+  Random random(~seed);
+  int64_t page = random.one<int64_t>({1, 2, 3, 8});
+  ModelFacts facts = factsOf(random.within(24, 48));
+  int64_t table = (facts.positions + page - 1) / page;
+  PageFacts pages{.page = page,
+                  .pages = random.within(table, table * 3),
+                  .table = table,
+                  .tokens = random.within(4, 64),
+                  .sequences = random.within(1, 6),
+                  .rows = random.within(1, 6),
+                  .vocabulary = facts.vocabulary};
+  return {.tokenizer = &bytes(),
+          .facts = facts,
+          .engine = [pages]() -> Result<std::unique_ptr<StepEngine>> {
+            return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(pages));
+          },
+          .alone = [facts](const TextRequest &request) { return alone(request, facts); }};
+}
+
+TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
+  ServiceStatistics total;
+  for (uint64_t seed = 0; seed < 10'000; ++seed) {
+    ASSERT_EQ("", runSchedule(randomStage(seed), seed, total)) << "seed " << seed;
+  }
+  EXPECT_GT(total.scheduler.preemptions, 1000U);
+  EXPECT_GT(total.scheduler.reusedTokens, 10'000U);
+  EXPECT_GT(total.cancelled, 1000U);
+  EXPECT_GT(total.scheduler.acceptedTokens, 10'000U);
+  EXPECT_GT(total.scheduler.draftTokens, total.scheduler.acceptedTokens);
+}
+
+/// Sixteen pages of four positions for sequences of up to 32.
+struct Small {
+  HashEngine *engine;
+  std::unique_ptr<TextService> service;
+  std::vector<Preemption> preemptions;
+  ServiceClock::time_point now;
+  std::map<uint64_t, Heard> heard;
+
+  explicit Small(ServiceOptions options = {}, int64_t pages = 16) {
+    options.now = [this] { return now; };
+    options.onPreemption = [this](const Preemption &each) { preemptions.push_back(each); };
+    std::unique_ptr<HashEngine> made =
+        std::make_unique<HashEngine>(PageFacts{.page = 4,
+                                               .pages = pages,
+                                               .table = 8,
+                                               .tokens = 64,
+                                               .sequences = 8,
+                                               .rows = 8,
+                                               .vocabulary = static_cast<int64_t>(bytes().size())});
+    engine = made.get();
+    service = std::move(*TextService::create(bytes(), factsOf(32), std::move(made), options));
+  }
+
+  Status submit(uint64_t id, std::string_view prompt, int64_t maxTokens = 8) {
+    TextRequest request{.id = id, .prompt = {prompt.begin(), prompt.end()}};
+    request.options.maxTokens = maxTokens;
+    return service->submit(std::move(request));
+  }
+
+  Status step() {
+    now += std::chrono::milliseconds(20);
+    return service->step([&](uint64_t id, Result<Piece> piece) { take(id, std::move(piece)); });
+  }
+
+  void take(uint64_t id, Result<Piece> piece) {
+    if (piece) {
+      heard[id].hear(*piece);
+    } else {
+      heard[id].error = piece.takeStatus();
+    }
+  }
+};
+
+TEST(TextService, StatisticsSayWhatHappened) {
+  Small small;
+  ASSERT_TRUE(small.submit(1, "abcdefghij", 4).isOk());
+  ASSERT_TRUE(small.submit(2, "abcdefghij", 4).isOk()); // waits for the first's two pages
+  while (!small.service->isIdle()) {
+    ASSERT_TRUE(small.step().isOk());
+  }
+  EXPECT_EQ(0, small.heard[1].reused);
+  EXPECT_EQ(8, small.heard[2].reused);
+  EXPECT_TRUE(small.heard[2].isWhole(small.heard[1]));
+  ServiceStatistics counted = small.service->statistics();
+  EXPECT_EQ(5U, counted.steps);
+  EXPECT_EQ(2U, counted.submitted);
+  EXPECT_EQ(2U, counted.finished);
+  EXPECT_EQ(20U, counted.promptTokens);
+  EXPECT_EQ(8U, counted.generatedTokens);
+  EXPECT_EQ(10U + 3 + 2 + 3, counted.scheduler.computedTokens);
+  EXPECT_EQ(8U, counted.scheduler.reusedTokens);
+  EXPECT_EQ(0, counted.pagesUsed);
+  EXPECT_EQ(16, counted.pages);
+  EXPECT_GT(counted.pagesKept, 0);
+  // After 20 and 40 milliseconds, and then every 20.
+  EXPECT_EQ(2U, counted.firstToken.counts[4] + counted.firstToken.counts[5]);
+  EXPECT_EQ(6U, counted.nextToken.counts[4]);
+  EXPECT_NEAR(0.060, counted.firstToken.sum, 1e-9);
+  EXPECT_NEAR(0.120, counted.nextToken.sum, 1e-9);
+}
+
+TEST(TextService, PreemptionsAreReported) {
+  Small small({.maxRunning = 2}, 8);
+  ASSERT_TRUE(small.submit(1, "abcdefgx", 24).isOk());
+  ASSERT_TRUE(small.submit(2, "ijklmnop", 24).isOk());
+  while (!small.service->isIdle()) {
+    ASSERT_TRUE(small.step().isOk());
+  }
+  ASSERT_EQ(24U, small.heard[1].tokens.size()); // the model does not end them
+  ASSERT_EQ(24U, small.heard[2].tokens.size());
+  ASSERT_EQ(1U, small.preemptions.size());
+  EXPECT_EQ(2U, small.preemptions[0].id);
+  EXPECT_EQ(1U, small.preemptions[0].winner);
+  EXPECT_EQ(16, small.preemptions[0].tokensLost);
+  EXPECT_EQ(1, small.preemptions[0].pagesShort);
+  ServiceStatistics counted = small.service->statistics();
+  EXPECT_EQ(1U, counted.scheduler.preemptions);
+  EXPECT_GT(counted.scheduler.recomputedTokens, 0U);
+  EXPECT_LE(counted.scheduler.recomputedTokens, 16U);
+}
+
+TEST(TextService, AnErrorEndsItsRequests) {
+  Small small;
+  small.engine->spoilAt = 2;
+  ASSERT_TRUE(small.submit(1, "abc").isOk());
+  ASSERT_TRUE(small.submit(2, "bcd").isOk());
+  ASSERT_TRUE(small.step().isOk());
+  ASSERT_TRUE(small.step().isOk());
+  EXPECT_EQ(ErrorId::LogitsNotFinite, small.heard[1].error.id());
+  EXPECT_TRUE(small.heard[2].error.isOk());
+  small.engine->failAt = 3;
+  EXPECT_EQ(ErrorId::OutOfMemory, small.step().id());
+  EXPECT_EQ(ErrorId::OutOfMemory, small.heard[2].error.id());
+  EXPECT_TRUE(small.service->isIdle());
+  EXPECT_EQ(0, small.service->statistics().pagesUsed);
+  EXPECT_EQ(2U, small.service->statistics().failed);
+}
+
+TEST(TextService, CallerComesAndGoesFromWithin) {
+  Small small;
+  ASSERT_TRUE(small.submit(1, "abc", 3).isOk());
+  ASSERT_TRUE(small.submit(2, "bcd", 3).isOk());
+  bool isReplaced = false;
+  while (!small.service->isIdle()) {
+    Status status = small.service->step([&](uint64_t id, Result<Piece> piece) {
+      small.take(id, std::move(piece));
+      if (!isReplaced) {
+        isReplaced = true;
+        small.service->cancel(2);
+        EXPECT_TRUE(small.submit(2, "xyz", 3).isOk());
+      }
+    });
+    ASSERT_TRUE(status.isOk());
+  }
+  TextRequest replaced{.id = 2, .prompt = {'x', 'y', 'z'}};
+  replaced.options.maxTokens = 3;
+  EXPECT_TRUE(small.heard[2].isWhole(alone(replaced, factsOf(32))));
+}
+
+TEST(TextService, DeadlinesEndAnswers) {
+  Small small;
+  TextRequest request{.id = 4, .prompt = {'x', 'y', 'z'}};
+  request.options.maxTokens = 20;
+  request.deadline = small.now + std::chrono::milliseconds(50);
+  ASSERT_TRUE(small.service->submit(request).isOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(small.step().isOk());
+  }
+  EXPECT_EQ(2U, small.heard[4].tokens.size());
+  EXPECT_EQ("TN0813: request 4 is at its deadline with 2 of up to 20 tokens (allow more time, or "
+            "send fewer requests)",
+            small.heard[4].error.toString());
+  EXPECT_TRUE(small.service->isIdle());
+}
+
+TEST(TextService, RefusesWhatIsOutOfRange) {
+  EXPECT_EQ(ErrorId::BadArgument,
+            TextService::create(bytes(), factsOf(8), nullptr, {.maxRunning = 0}).status().id());
+  Small small({.maxWaiting = 1}, 5);
+  EXPECT_EQ(ErrorId::BadArgument, small.submit(1, "").id());
+  EXPECT_EQ(ErrorId::PromptTooLong, small.submit(1, std::string(21, 'a')).id()); // five pages
+  EXPECT_TRUE(small.submit(1, "a").isOk());
+  EXPECT_EQ(ErrorId::QueueFull, small.submit(2, "a").id());
+}
+
+} // namespace
+} // namespace tenon::generate
