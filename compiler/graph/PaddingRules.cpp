@@ -208,7 +208,7 @@ Places ofAttention(const KnownPlaces &known, AttentionOp attention) {
   }
   if (k.at(keys) || v.at(values)) {
     const PlaceAxis *behind = bias ? bias->at(rank(mask) - 1) : nullptr;
-    bool isCausal = attention.getCausal() &&
+    bool isCausal = attention.getCausal() && !attention.getStart() &&
                     known.isPlain(q.at(queries), attention.getQ().getType()) &&
                     known.isPlain(k.at(keys), attention.getK().getType());
     bool isHidden = k.isFinite && v.isFinite &&

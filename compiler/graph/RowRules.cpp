@@ -212,6 +212,7 @@ Rows ofAttention(const KnownRows &known, AttentionOp attention) {
   int64_t masked = mask ? rankOf(mask) - (isBatch ? 4 : 3) : 0;
   bool isOwn = !mask || known.of(mask).isAlong(masked) ||
                (known.isAbsent(mask) && known.isCommonAlong(mask, masked));
+  isOwn &= !attention.getStart() || known.isAbsent(attention.getStart());
   AffineExpr rows = getDims(operands[0].getType())[axisOf(0)];
   for (int64_t i : {0, 1, 2}) {
     isOwn &= known.of(operands[i]).isAlong(axisOf(i)) &&

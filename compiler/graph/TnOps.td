@@ -360,20 +360,22 @@ def Tn_ConvTransposeOp : Tn_InferredOp<"conv_transpose"> {
   let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x `,` $weight (`bias` $bias^)? attr-dict `:` functional-type(operands, $y)";
 }
-def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
+def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction, AttrSizedOperandSegments]> {
   let summary = "softmax(scale * Q Kᵀ + mask) V";
   let description = [{
     Logical shapes: q [B, H, Sq, D], k [B, Hk, Sk, D], v [B, Hk, Sk, Dv], H a multiple of Hk,
     result [B, H, Sq, Dv]. An operand whose flag in `headsInner` (q, k, v, result) is set is stored
     as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]. `causal` lets query i see
-    keys up to i + Sk - Sq. If all keys of a query are masked by minus infinity, or come after it, its result is
+    keys up to i + Sk - Sq, or up to i + `start`, which is then one number; with a `window`, only the last `window`
+    of these (0: all). If all keys of a query are masked by minus infinity, or come after it, its result is
     zero, or NaN with `maskedRowsAreNan`, as in a softmax of such scores. Without keys, the result is zero.
   }];
   let arguments = (ins Tn_FloatTensor:$q, Tn_FloatTensor:$k, Tn_FloatTensor:$v,
-                       Optional<Tn_FloatTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
-                       DenseBoolArrayAttr:$headsInner, UnitAttr:$maskedRowsAreNan);
+                       Optional<Tn_FloatTensor>:$mask, Optional<Tn_IndexTensor>:$start, F64Attr:$scale,
+                       BoolAttr:$causal, DenseBoolArrayAttr:$headsInner, UnitAttr:$maskedRowsAreNan,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Tn_FloatTensor:$y);
-  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, $y)";
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? (`start` $start^)? attr-dict `:` functional-type(operands, $y)";
 }
 
 //===--- Pooling and resampling ----------------------------------------------------------------===//

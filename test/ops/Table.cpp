@@ -177,9 +177,15 @@ const std::vector<OpRow> &opTable() {
        "outputPadding = array<i64: 1, 1>, groups = 2 : i64"},
       {"tn.attention", kFloats, {{"2, 4, N, 8"}, {"2, 2, 11, 8"}, {"2, 2, 11, 16"}, {"N, 11"}},
        {{"2, 4, N, 16"}},
-       "scale = 0.35 : f64, causal = false, headsInner = array<i1: false, false, false, false>"},
+       "scale = 0.35 : f64, causal = false, headsInner = array<i1: false, false, false, false>, "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>"},
       {"tn.attention", "f32 f16", {{"2, N, 4, 8"}, {"2, N, 4, 8"}, {"2, N, 4, 8"}}, {{"2, N, 4, 8"}},
-       "scale = 0.35 : f64, causal = true, headsInner = array<i1: true, true, true, true>"},
+       "scale = 0.35 : f64, causal = true, headsInner = array<i1: true, true, true, true>, "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>"},
+      {"tn.attention", "f32 f16", {{"1, N, 4, 8"}, {"1, 40, 2, 8"}, {"1, 40, 2, 8"}, {"1", "i64", 0, 30}},
+       {{"1, N, 4, 8"}},
+       "scale = 0.35 : f64, causal = true, headsInner = array<i1: true, true, true, true>, window = 9 : i64, "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>"},
 
       {"tn.max_pool", kNumbers, {{"2, 3, 9, N"}}, {{"2, 3, 5, (N - 1) floordiv 2 + 1"}},
        "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "

@@ -80,7 +80,7 @@ Value Step::capped(Emitter &c, Value x, double cap) {
 }
 
 /// Of queries [tokens, heads, width] and what is cached: [tokens, heads * width of values].
-Value Step::attended(Emitter &c, Value q, Value k, Value v, Value by) {
+Value Step::attended(Emitter &c, Value q, Value k, Value v, bool isWindowed) {
   AffineExpr one = c.constantSize(1), key = c.constantSize(model.keyWidth);
   AffineExpr keyHeads = c.constantSize(model.keyHeads);
   AffineExpr shared = c.constantSize(model.heads / model.keyHeads);
@@ -88,8 +88,10 @@ Value Step::attended(Emitter &c, Value q, Value k, Value v, Value by) {
   if (model.scoreCap == 0) {
     q = c.reshape(q, {one, tokens, c.constantSize(model.heads), key});
     bool inner[] = {true, true, true, true};
-    Value y = c.make<tn::AttentionOp>(q, k, v, by, llvm::APFloat(model.scoreScale),
-                                      /*causal=*/false, inner, /*maskedRowsAreNan=*/false);
+    int64_t window = isWindowed && model.window < positions ? model.window : 0;
+    Value y = c.make<tn::AttentionOp>(q, k, v, /*mask=*/Value(), start,
+                                      llvm::APFloat(model.scoreScale), /*causal=*/true, inner,
+                                      /*maskedRowsAreNan=*/false, window);
     return y ? c.reshape(y, {tokens, width}) : y;
   }
   // `tn.attention` has no cap. A head of keys meets those of queries that share it.
@@ -99,7 +101,7 @@ Value Step::attended(Emitter &c, Value q, Value k, Value v, Value by) {
   Value scores = c.make<tn::MatmulOp>(q, k, false, true);
   scores = capped(c, scores ? c.mul(scores, c.scalarLike(model.scoreScale, scores)) : scores,
                   model.scoreCap);
-  scores = c.unary<tn::SoftmaxOp>(c.add(scores, by), int64_t{3}, false);
+  scores = c.unary<tn::SoftmaxOp>(c.add(scores, isWindowed ? windowMask : mask), int64_t{3}, false);
   Value y = c.make<tn::MatmulOp>(scores, v, false, false);
   return c.reshape(c.transpose(y, {2, 0, 1, 3}), {tokens, width});
 }
@@ -142,8 +144,7 @@ Value Step::attention(int64_t index, Value x) {
   if (!q || !k || !v || c.failed()) {
     return Value();
   }
-  Value y = hasPages() ? attendedPages(c, q, k, v, isWindowed)
-                       : attended(c, q, k, v, isWindowed ? windowMask : mask);
+  Value y = hasPages() ? attendedPages(c, q, k, v, isWindowed) : attended(c, q, k, v, isWindowed);
   return product(y, named("attn_output"), model.width, model.heads * model.valueWidth);
 }
 

@@ -194,12 +194,9 @@ void Step::prepare() {
   if (hasWindows) {
     windowAngles = model.windowRotation ? anglesOf(c, *model.windowRotation) : angles;
   }
-  if (hasPages()) {
-    return;
-  }
-  windowMask = mask = maskOf(c, 0);
-  if (hasWindows) {
-    windowMask = model.window < positions ? maskOf(c, model.window) : mask;
+  if (!hasPages() && model.scoreCap != 0) {
+    mask = maskOf(c, 0);
+    windowMask = hasWindows && model.window < positions ? maskOf(c, model.window) : mask;
   }
 }
 

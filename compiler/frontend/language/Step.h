@@ -61,7 +61,7 @@ private:
   Value feedForward(int64_t index, Value x);
   Value projected(Value x, const std::string &part, Rows rows, int64_t headWidth);
   Value turned(Emitter &c, Value x, int64_t heads, const Angles &angles);
-  Value attended(Emitter &c, Value q, Value k, Value v, Value mask);
+  Value attended(Emitter &c, Value q, Value k, Value v, bool isWindowed);
   /// The same over pages, with the cached pages for k and v.
   Value attendedPages(Emitter &c, Value q, Value k, Value v, bool isWindowed);
   Value capped(Emitter &c, Value x, double cap);
@@ -88,7 +88,7 @@ private:
   Value slots, starts, lengths, pageTable; ///< of sequences in pages
   Value places;                            ///< of the tokens, [tokens]
   Angles angles, windowAngles;
-  Value mask, windowMask;
+  Value mask, windowMask; ///< where scores have a cap, which `tn.attention` lacks
   std::map<std::string, mlir::BlockArgument> caches;
   std::vector<std::pair<std::string, Value>> states; ///< an input, and what replaces it
 };

@@ -222,6 +222,16 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, infer::Location locat
       return failure();
     }
   }
+  Value start = adaptor.getStart();
+  if (start && !sameDims(dimsOf(start), {getAffineConstantExpr(1, q[0].getContext())})) {
+    return emitOptionalError(location, "attention starts at one position, not at ",
+                             text(dimsOf(start)));
+  }
+  int64_t window = adaptor.getWindow();
+  if (window < 0 || ((start || window > 0) && !adaptor.getCausal())) {
+    return emitOptionalError(location, "only causal attention has a start or a window, and that "
+                                       "is not negative");
+  }
   Dims result = {q[0], q[1], q[2], v[3]};
   if (inner[3]) {
     std::swap(result[1], result[2]);

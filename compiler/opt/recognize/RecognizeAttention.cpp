@@ -315,7 +315,8 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
     }
     Value attention = tn::AttentionOp::create(
         rewriter, op.getLoc(), tn::makeTensor(liftedDims(dims, op.getContext()), element), q.value,
-        k.value, v.value, mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
+        k.value, v.value, mask->value, /*start=*/Value(),
+        rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
         rewriter.getBoolAttr(mask->causal),
         rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}),
         mask->value && !isGuarded ? rewriter.getUnitAttr() : UnitAttr());

@@ -156,6 +156,8 @@ struct Attention {
   HeadView q, k, v, y;
   const double *mask; // null without one
   Sizes maskStrides;  // over [B, H, Sq, Sk]
+  int64_t start;      // position of the first query, where causal
+  int64_t window;     // 0: none
 
   template <typename T>
   void run(Evaluation &evaluation, const T *qData, const T *kData, const T *vData, T *yData) const {
@@ -188,15 +190,16 @@ struct Attention {
 private:
   void finishScores(double *row, int64_t batch, int64_t head, int64_t query) const {
     int64_t keys = k.dims[2];
-    int64_t visible = causal ? query + keys - q.dims[2] + 1 : keys;
+    int64_t visible = causal ? start + query + 1 : keys;
+    int64_t first = window > 0 ? visible - window : 0;
     for (int64_t key = 0; key < keys; ++key) {
       double added = 0;
       if (mask) {
         added = mask[batch * maskStrides[0] + head * maskStrides[1] + query * maskStrides[2] +
                      key * maskStrides[3]];
       }
-      row[key] =
-          key < visible ? row[key] * scale + added : -std::numeric_limits<double>::infinity();
+      row[key] = key >= first && key < visible ? row[key] * scale + added
+                                               : -std::numeric_limits<double>::infinity();
     }
     softmaxScores(row, keys, maskedRowsAreNan);
   }
@@ -242,7 +245,9 @@ Status evaluateAttention(Evaluation &evaluation) {
                          {v, inner[2]},
                          {result, inner[3]},
                          nullptr,
-                         {}};
+                         {},
+                         0,
+                         static_cast<int64_t>(op.getWindow())};
   const Sizes &qDims = attention.q.dims;
   const Sizes &kDims = attention.k.dims;
   const Sizes &vDims = attention.v.dims;
@@ -265,6 +270,11 @@ Status evaluateAttention(Evaluation &evaluation) {
       return Status::ok();
     }));
     attention.mask = added.data();
+  }
+  attention.start = kDims[2] - qDims[2];
+  if (op.getStart()) {
+    TENON_ASSIGN(Tensor start, convert(evaluation.get(op.getStart()), DType::I64));
+    attention.start = *start.as<int64_t>();
   }
   TENON_TRY(visitFloat(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -77,6 +77,16 @@ const Bad kBad[] = {
      "tn.attention %0, %0, %0 {scale = 1.0 : f64, causal = false, headsInner = array<i1: false>} : "
      "(tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32>",
      "headsInner has 1 entries"},
+    {"%0: tensor<2x4x4x8xf32>, %1: tensor<2xi64>",
+     "tn.attention %0, %0, %0 start %1 {scale = 1.0 : f64, causal = true, headsInner = array<i1: "
+     "false, false, false, false>} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, "
+     "tensor<2x4x4x8xf32>, tensor<2xi64>) -> tensor<2x4x4x8xf32>",
+     "starts at one position"},
+    {"%0: tensor<2x4x4x8xf32>",
+     "tn.attention %0, %0, %0 {scale = 1.0 : f64, causal = false, window = 3 : i64, headsInner = "
+     "array<i1: false, false, false, false>} : (tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, "
+     "tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32>",
+     "only causal attention"},
     {"%0: tensor<1x1x2xf32>",
      "tn.max_pool %0 {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 2, 0>, "
      "dilations = array<i64: 1>, ceilMode = false, channelsLast = false} : (tensor<1x1x2xf32>) -> "

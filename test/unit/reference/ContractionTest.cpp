@@ -3,6 +3,7 @@
 #include "ReferenceFixture.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace tenon;
 using namespace tenon::reference;
@@ -144,6 +145,31 @@ TEST_F(ReferenceTest, AttentionWithSharedHeadsMaskAndCausality) {
                  naiveAttention(valuesOf(q), valuesOf(k), valuesOf(v), valuesOf(mask), 2, 4, 2, 3,
                                 6, 5, 0.3, causal),
                  1e-13);
+  }
+}
+
+/// A start and a window hide what a mask of minus infinity hides.
+TEST_F(ReferenceTest, AttentionFromAStartWithAWindow) {
+  Tensor q = random(DType::F64, {1, 2, 3, 5}, 7);
+  Tensor k = random(DType::F64, {1, 2, 9, 5}, 8);
+  Tensor v = random(DType::F64, {1, 2, 9, 5}, 9);
+  const std::string tail = ", headsInner = array<i1: false, false, false, false>";
+  for (auto [first, window] :
+       {std::pair(0, 0), std::pair(4, 0), std::pair(4, 2), std::pair(7, 3)}) {
+    Tensor mask = random(DType::F64, {3, 9}, 10), start = random(DType::I64, {1}, 11);
+    *start.as<int64_t>() = first;
+    for (int64_t i = 0; i < mask.count(); ++i) {
+      int64_t behind = i / 9 + first - i % 9;
+      bool isSeen = behind >= 0 && (window == 0 || behind < window);
+      mask.as<double>()[i] = isSeen ? 0 : -std::numeric_limits<double>::infinity();
+    }
+    Tensor masked =
+        evaluate("tn.attention %0, %1, %2 mask %3 {scale = 0.3 : f64, causal = false" + tail + "}",
+                 {q, k, v, mask}, "tensor<1x2x3x5xf64>");
+    std::string started = "tn.attention %0, %1, %2 start %3 {scale = 0.3 : f64, causal = true" +
+                          tail + ", window = " + std::to_string(window) + " : i64}";
+    expectTensor(evaluate(started, {q, k, v, start}, "tensor<1x2x3x5xf64>"), {1, 2, 3, 5},
+                 valuesOf(masked));
   }
 }
 

@@ -71,12 +71,28 @@ Value maskedScore(Body &body, AttentionOp op, Value dot, ArrayRef<AffineExpr> at
     score = arith::AddFOp::create(b, location, score, mask);
   }
   if (op.getCausal()) {
-    Value distance = body.index(at[3] - at[2] - keysAhead);
-    Value zero = arith::ConstantIndexOp::create(b, location, 0);
-    Value isFuture = arith::CmpIOp::create(b, location, arith::CmpIPredicate::sgt, distance, zero);
+    AffineExpr first = op.getStart() ? b.getAffineConstantExpr(0) : keysAhead;
+    Value distance = body.index(at[3] - at[2] - first);
+    if (op.getStart()) {
+      Value start = body.at(op.getStart(), b.getAffineConstantExpr(0));
+      if (!start) {
+        return {};
+      }
+      start = arith::IndexCastOp::create(b, location, b.getIndexType(), start);
+      distance = arith::SubIOp::create(b, location, distance, start);
+    }
+    auto compare = [&](arith::CmpIPredicate predicate, int64_t number) -> Value {
+      Value bound = arith::ConstantIndexOp::create(b, location, number);
+      return arith::CmpIOp::create(b, location, predicate, distance, bound);
+    };
+    Value isHidden = compare(arith::CmpIPredicate::sgt, 0);
+    if (int64_t window = op.getWindow(); window > 0) {
+      isHidden =
+          arith::OrIOp::create(b, location, isHidden, compare(arith::CmpIPredicate::sle, -window));
+    }
     Value lowest = arith::ConstantOp::create(
         b, location, b.getFloatAttr(type, -std::numeric_limits<double>::infinity()));
-    score = arith::SelectOp::create(b, location, isFuture, lowest, score);
+    score = arith::SelectOp::create(b, location, isHidden, lowest, score);
   }
   return score;
 }

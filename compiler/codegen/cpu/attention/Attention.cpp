@@ -43,7 +43,7 @@ int64_t keysOfBlock(AffineExpr length) {
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
                                      engine::CpuLevel level, int64_t most)
     : OnlineSoftmax(kernel, floatLanes(level)), mostRows(most), causal(attention.getCausal()),
-      maskedRowsAreNan(attention.getMaskedRowsAreNan()),
+      window(attention.getWindow()), maskedRowsAreNan(attention.getMaskedRowsAreNan()),
       scale(attention.getScale().convertToDouble()), scoreFactor(1) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
@@ -56,6 +56,9 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
   if (attention.getMask()) {
     mask = buffer(attention.getMask());
     maskDims = tn::getDims(attention.getMask().getType());
+  }
+  if (attention.getStart()) {
+    startBuffer = buffer(attention.getStart());
   }
   Type element = cast<MemRefType>(q.buffer.getType()).getElementType();
   type = element.isBF16() ? ProductType::BF16 : ProductType::F32;
@@ -72,7 +75,7 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
       sharesNone ? getAffineConstantExpr(1, attention.getContext()) : q.heads().floorDiv(k.heads());
   blockKeys = keysOfBlock(k.length());
   std::optional<int64_t> length = tn::constantDim(k.length()), rows = tn::constantDim(q.length());
-  bool seesSome = !causal || (length && rows && *length >= *rows);
+  bool seesSome = !causal || (length && rows && *length >= *rows && !startBuffer && window == 0);
   isSingle = length && *length > 0 && *length <= blockKeys && seesSome;
   grid.batches = q.dims[0] * k.heads();
   grid.chunks = getAffineConstantExpr(1, attention.getContext());
@@ -82,6 +85,13 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
 void AttentionLowering::allocateScratch(const IndexMath &math) {
   queries = math.size(kernel, q.length());
   keys = math.size(kernel, k.length());
+  start = math.sub(keys, queries);
+  if (startBuffer) {
+    Value stored = memref::LoadOp::create(math.builder, math.location, startBuffer,
+                                          ValueRange{math.constant(0)});
+    start = arith::IndexCastOp::create(math.builder, math.location, math.builder.getIndexType(),
+                                       stored);
+  }
   depth = math.size(kernel, q.width());
   width = math.size(kernel, v.width());
   valuePanels = math.size(kernel, v.width().ceilDiv(kPanel));
@@ -130,8 +140,26 @@ Value AttentionLowering::keysSeenBy(const IndexMath &math, Value first, Value ne
     last = arith::SelectOp::create(math.builder, math.location, isOneHead, math.rem(last, queries),
                                    math.sub(queries, one));
   }
-  Value seen = math.sub(math.add(math.add(last, one), keys), queries);
+  Value seen = math.add(math.add(last, one), start);
   return math.min(keys, math.max(zero, seen));
+}
+
+/// The first key that a query sees of its window; it may be negative.
+Value AttentionLowering::firstOf(const IndexMath &math, Value query) const {
+  return math.add(math.add(query, start), math.constant(1 - window));
+}
+
+/// The first key that any of the rows [first, next) sees, or one before it.
+Value AttentionLowering::firstKeyOf(const IndexMath &math, Value first, Value next) const {
+  Value zero = math.constant(0), query = first;
+  if (tn::constantDim(sharing) != 1) {
+    Value last = math.sub(next, math.constant(1));
+    Value isOneHead = math.builder.createOrFold<arith::CmpIOp>(
+        math.location, arith::CmpIPredicate::eq, math.div(first, queries), math.div(last, queries));
+    query = arith::SelectOp::create(math.builder, math.location, isOneHead,
+                                    math.rem(first, queries), zero);
+  }
+  return math.max(zero, firstOf(math, query));
 }
 
 QueryBlock AttentionLowering::blockOf(const IndexMath &math, const GridPoint &point) const {
@@ -155,6 +183,7 @@ QueryBlock AttentionLowering::blockOf(const IndexMath &math, const GridPoint &po
   Value next = math.div(math.mul(math.add(number, one), rows), blocks);
   block.count = math.sub(next, block.first);
   block.keys = keysSeenBy(math, block.first, next);
+  block.firstKey = window > 0 ? firstKeyOf(math, block.first, next) : math.constant(0);
   return block;
 }
 
@@ -252,8 +281,8 @@ void AttentionLowering::attend(const IndexMath &math, const QueryBlock &block) {
   }
   Value step = math.constant(blockKeys);
   scf::ForOp::create(
-      math.builder, math.location, math.constant(0), block.keys, step, ValueRange(),
-      [&](OpBuilder &builder, Location location, Value first, ValueRange) {
+      math.builder, math.location, math.mul(math.div(block.firstKey, step), step), block.keys, step,
+      ValueRange(), [&](OpBuilder &builder, Location location, Value first, ValueRange) {
         IndexMath inner(builder, location);
         KeyBlock part{first, inner.min(step, inner.sub(block.keys, first))};
         if (isSingle || !mask || !isMaskedByKey()) {

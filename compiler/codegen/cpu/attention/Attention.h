@@ -26,8 +26,8 @@ struct HeadRows {
 /// the first head that reads it, then those of the next.
 struct QueryBlock {
   mlir::Value batch, keyHead, first, count;
-  /// Keys that any of them sees.
-  mlir::Value keys;
+  /// The end of the keys that any of them sees, and with a window the first of them.
+  mlir::Value keys, firstKey;
 };
 
 /// Some keys, from a multiple of a panel on.
@@ -51,6 +51,8 @@ private:
   void allocateScratch(const IndexMath &math);
   QueryBlock blockOf(const IndexMath &math, const GridPoint &point) const;
   mlir::Value keysSeenBy(const IndexMath &math, mlir::Value first, mlir::Value next) const;
+  mlir::Value firstOf(const IndexMath &math, mlir::Value query) const;
+  mlir::Value firstKeyOf(const IndexMath &math, mlir::Value first, mlir::Value next) const;
   QueryPlace placeOf(const IndexMath &math, const QueryBlock &block, mlir::Value row) const;
   void attend(const IndexMath &math, const QueryBlock &block);
   void attendTo(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys);
@@ -88,7 +90,7 @@ private:
   void softmaxRow(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys,
                   mlir::Value row);
   mlir::Value largestScore(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys,
-                           mlir::Value row, mlir::Value seen);
+                           mlir::Value row, mlir::Value seen, mlir::Value hidden);
   mlir::Value maskAt(const IndexMath &math, const QueryBlock &block, const QueryPlace &place,
                      mlir::Value key, mlir::Value active) const;
   mlir::Value isHidden(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys) const;
@@ -98,6 +100,7 @@ private:
 
   int64_t mostRows; ///< of a grid point
   bool causal;
+  int64_t window; ///< 0: none
   bool maskedRowsAreNan;
   double scale;       ///< of the queries
   double scoreFactor; ///< what of the attention's scale the queries have not
@@ -109,6 +112,8 @@ private:
   int64_t blockKeys;         ///< most keys of a block, a multiple of a panel
   bool isSingle;             ///< whether every row sees its keys in one block
   mlir::Value queries, keys; ///< Sq, Sk
+  mlir::Value startBuffer;   ///< that holds `start`, or null
+  mlir::Value start;         ///< position of the first query, where causal
   mlir::Value depth, width;  ///< D, Dv
   mlir::Value valuePanels;   ///< of 32 columns
   mlir::Value isPrepared;    ///< i1: all keys and values of a head are packed before its rows

@@ -191,6 +191,10 @@ void AttentionLowering::packAll(const IndexMath &math, const GridPoint &point) {
   Value batch = math.div(point.batch, heads), head = math.rem(point.batch, heads);
   Value step = math.constant(blockKeys);
   Value blocks = math.size(kernel, k.length().ceilDiv(blockKeys));
+  if (startBuffer) {
+    Value seen = keysSeenBy(math, math.constant(0), math.mul(math.size(kernel, sharing), queries));
+    blocks = math.div(math.add(seen, math.constant(blockKeys - 1)), step);
+  }
   forEach(math, blocks, [&](const IndexMath &inner, Value index) {
     Value first = inner.mul(index, blockKeys);
     KeyBlock part{first, inner.min(step, inner.sub(keys, first))};

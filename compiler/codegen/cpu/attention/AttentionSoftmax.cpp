@@ -81,9 +81,10 @@ Value AttentionLowering::maskAt(const IndexMath &math, const QueryBlock &block,
   return widenVector(math.builder, math.location, elements);
 }
 
-/// The largest of a row's scores, masked in their place; minus infinity behind the last of them.
+/// The largest of a row's scores, masked in their place; minus infinity behind the last of them,
+/// and before the first one that a window leaves, `hidden` of the block's (null: none).
 Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &block,
-                                      const KeyBlock &part, Value row, Value seen) {
+                                      const KeyBlock &part, Value row, Value seen, Value hidden) {
   QueryPlace place = placeOf(math, block, row);
   auto element = [&](const IndexMath &inner, Value column, Value active) -> Value {
     OpBuilder &b = inner.builder;
@@ -99,7 +100,13 @@ Value AttentionLowering::largestScore(const IndexMath &math, const QueryBlock &b
       Value none = broadcast(inner, number(inner, -kInfinity));
       x = arith::SelectOp::create(b, inner.location, lanesOf(inner, active), x, none);
     }
-    if (mask || active || scoreFactor != 1) {
+    if (hidden) {
+      // None of the lanes where what is left of them is negative.
+      Value none = broadcast(inner, number(inner, -kInfinity));
+      x = arith::SelectOp::create(b, inner.location, lanesOf(inner, inner.sub(hidden, column)),
+                                  none, x);
+    }
+    if (mask || active || hidden || scoreFactor != 1) {
       vector::StoreOp::create(b, inner.location, x, scores, ValueRange{row, column});
     }
     return x;
@@ -113,15 +120,16 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
                                    const KeyBlock &part, Value row) {
   OpBuilder &builder = math.builder;
   Location location = math.location;
-  Value seen = part.count;
+  Value seen = part.count, hidden;
   if (causal) {
     Value query = placeOf(math, block, row).query;
-    Value all = math.sub(math.add(math.add(query, math.constant(1)), keys), queries);
+    Value all = math.add(math.add(query, math.constant(1)), start);
+    hidden = window > 0 ? math.sub(firstOf(math, query), part.first) : Value();
     seen = math.min(part.count, math.max(math.constant(0), math.sub(all, part.first)));
   }
   Value before = isSingle ? number(math, kLowestScore)
                           : memref::LoadOp::create(builder, location, largest, row).getResult();
-  Value most = larger(math, largestScore(math, block, part, row, seen), before);
+  Value most = larger(math, largestScore(math, block, part, row, seen, hidden), before);
   Value end = wholeLanes(math, seen);
   Value sum = sumOfExponentials(math, row, math.constant(0), end, most);
   if (isSingle) {

@@ -1,5 +1,6 @@
 // Attention whose number of queries varies, by kernels for ranges of it: a step of decoding, which
-// shares the keys of its only query among blocks, a few queries, and many. All are launched;
+// shares the keys of its only query among blocks, a few queries, and many, whose blocks are larger
+// the more of them there are. All are launched;
 // base/StepRange.h leaves out those whose queries are others.
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/attention/AttentionCost.h"
@@ -52,6 +53,17 @@ AttentionProblem problemOf(const QueryBuckets &all, const QueryBucket &bucket) {
   return problem;
 }
 
+/// The fewest queries, more than `least`, from which on blocks have as many rows, which divide what
+/// is returned less one; more than `most` if there are none.
+int64_t queriesOfRows(const AttentionProblem &problem, int64_t rows, int64_t least, int64_t most,
+                      int64_t keys, const target::Target &gpu) {
+  int64_t queries = llvm::alignTo(std::max<int64_t>(least, 1), rows);
+  while (queries < most + rows && chooseTile(sized(problem, queries, keys), gpu).rows() < rows) {
+    queries += rows;
+  }
+  return std::max(least, queries - rows + 1);
+}
+
 FamilyMatch matchQueryBuckets(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
@@ -67,19 +79,25 @@ FamilyMatch matchQueryBuckets(RegionBuilder &region) {
                                "a step of decoding has are worth kernels for each");
   }
   QueryBuckets all{*problem, {queries.min, queries.max}, {}};
-  int64_t many =
-      std::clamp(region.estimate(problem->queries), tuning::kDecodeQueries + 1, queries.max);
   auto add = [&](int64_t least, int64_t most, int64_t typical) {
     AttentionProblem typicalProblem = sized(all.problem, typical, keys.max);
     all.buckets.push_back({{least, most}, chooseTile(typicalProblem, region.gpu)});
   };
   add(1, 1, 1);
   add(2, tuning::kDecodeQueries, tuning::kDecodeQueries);
-  add(tuning::kDecodeQueries + 1, queries.max, many);
+  int64_t next = tuning::kDecodeQueries + 1, guess = region.estimate(problem->queries);
+  for (int64_t rows : tuning::kManyQueriesRows) {
+    int64_t first = queriesOfRows(*problem, rows, next, queries.max, keys.max, region.gpu);
+    if (first > next && first <= queries.max) {
+      add(next, first - 1, std::clamp(guess, next, first - 1));
+      next = first;
+    }
+  }
+  add(next, queries.max, std::clamp(guess, next, queries.max));
   return FamilyMatch::take(
       std::move(all),
       dispatch::choiceOf(kAttentionBuckets.name, QueryLimits{tuning::kDecodeQueries}),
-      "one query, a few and many have a kernel each");
+      "one query, a few and many have kernels of their own");
 }
 
 double queryBucketsSeconds(RegionBuilder &region, const QueryBuckets &all,

@@ -22,14 +22,27 @@ struct Sizes {
       : lists(sizeOf(p.batches) * sizeOf(p.heads)),
         keyLists(sizeOf(p.batches) * sizeOf(p.keyHeads)), queries(sizeOf(p.queries)),
         keys(sizeOf(p.keys)), width(sizeOf(p.width)), valueWidth(sizeOf(p.valueWidth)),
-        bytes(p.q.element.getIntOrFloatBitWidth() / 8.0) {}
+        bytes(p.q.element.getIntOrFloatBitWidth() / 8.0), keysRead(keys) {
+    if (p.causal) {
+      // The queries are the last ones of the keys.
+      keys = std::max(keys - std::min(queries, keys) / 2, 1.0);
+    }
+    if (p.window > 0) {
+      double window = static_cast<double>(p.window);
+      keysRead = std::min(keysRead, window + queries);
+      keys = std::min(keys, window);
+    }
+  }
 
   /// Of one head's keys and values.
-  double keyBytes() const { return keys * (width + valueWidth) * bytes; }
+  double keyBytes() const { return keysRead * (width + valueWidth) * bytes; }
   double memoryBytes() const {
     return keyLists * keyBytes() + lists * queries * (width + valueWidth) * bytes;
   }
-  double lists, keyLists, queries, keys, width, valueWidth, bytes;
+  double lists, keyLists, queries;
+  double keys; ///< that a query sees, on average
+  double width, valueWidth, bytes;
+  double keysRead; ///< that any query sees
 };
 
 /// `blocks` that do `rows` queries against `keys` each, in tiles of `tileKeys`.

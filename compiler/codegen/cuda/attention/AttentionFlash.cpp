@@ -71,7 +71,7 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
 }
 
 /// Blocks are numbered [batch][head][block of rows][part of columns][split]: neighbours share keys
-/// and values.
+/// and values; or [block of rows][batch][head], where the heaviest come first.
 void FlashKernel::placeBlock(const ThreadBuilder &t) {
   rows = frame.size32(rowCount());
   Value index = t.block();
@@ -82,13 +82,19 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
     index = t.div(index, valueParts);
   }
   Value rowBlocks = t.ceilDiv(rows, tile.rows());
-  rowBlock = t.rem(index, rowBlocks);
+  Value heads = frame.size32(tile.joinsHeads ? p.keyHeads : p.heads);
+  if (tile.isHeaviestFirst) {
+    Value lists = t.mul(frame.size32(p.batches), heads);
+    rowBlock = t.div(index, lists);
+    index = t.rem(index, lists);
+  } else {
+    rowBlock = t.rem(index, rowBlocks);
+    index = t.div(index, rowBlocks);
+  }
   if (p.causal) {
     // The longest first.
     rowBlock = t.sub(t.sub(rowBlocks, t.i32(1)), rowBlock);
   }
-  index = t.div(index, rowBlocks);
-  Value heads = frame.size32(tile.joinsHeads ? p.keyHeads : p.heads);
   blockHead = t.rem(index, heads);
   batch = t.div(index, heads);
   bool isShared = !tile.joinsHeads && !tn::sameDim(p.heads, p.keyHeads);
@@ -105,7 +111,7 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
 
 /// Row `g + 8 half` of each row tile. Rows past the last one read the last and are not stored.
 void FlashKernel::placeRows(const ThreadBuilder &t) {
-  Value queryCount = frame.size32(p.queries), keys = frame.size32(p.keys);
+  Value queryCount = frame.size32(p.queries);
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     std::array<Row, 2> pair;
     for (int64_t part : {0, 1}) {
@@ -120,11 +126,6 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
         row.head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
         row.query = t.rem(index, queryCount);
       }
-      row.keyLimit = keys;
-      if (p.causal) {
-        Value seen = t.add(t.add(row.query, t.sub(keys, queryCount)), 1);
-        row.keyLimit = t.min(keys, seen);
-      }
       if (p.mask) {
         row.maskPointer = rowPointer(t, 3, *p.mask, row.head, row.query);
       }
@@ -133,21 +134,36 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
   }
 }
 
+/// The keys that each of the thread's rows sees.
+void FlashKernel::limitRows(const ThreadBuilder &t) {
+  Value keys = frame.size32(p.keys);
+  for (std::array<Row, 2> &pair : placed) {
+    for (Row &row : pair) {
+      Value seen = p.causal ? t.add(t.add(row.query, start), 1) : keys;
+      row.keyLimit = p.causal ? t.min(keys, seen) : keys;
+      row.firstKey = p.window > 0 ? t.sub(seen, t.i32(p.window)) : Value();
+    }
+  }
+}
+
 /// The tiles of keys that this block goes over, every `splits`-th from `firstTile`: those below
 /// `fullEnd` without any check of keys, those from there to `tilesEnd` with.
 void FlashKernel::findTiles(const ThreadBuilder &t) {
   Value keys = frame.size32(p.keys), zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
-  if (p.causal && !tile.joinsHeads) {
-    Value shift = t.sub(keys, frame.size32(p.queries));
-    Value firstSeen = t.add(t.add(firstRow, shift), 1);
-    fullKeys = t.max(zero, t.min(keys, firstSeen));
-    keysEnd = t.max(zero, t.min(keys, t.add(firstSeen, tile.rows() - 1)));
-  } else if (p.causal) {
-    Value firstSeen = t.add(t.sub(keys, frame.size32(p.queries)), 1);
-    fullKeys = t.max(zero, t.min(keys, firstSeen));
-  }
   firstTile = split;
+  if (p.causal) {
+    Value queries = frame.size32(p.queries);
+    Value first = tile.joinsHeads ? start : t.add(start, firstRow);
+    Value end = tile.joinsHeads ? queries : t.min(queries, t.add(firstRow, tile.rows()));
+    Value firstSeen = t.add(first, 1);
+    fullKeys = t.max(zero, t.min(keys, firstSeen));
+    keysEnd = t.max(zero, t.min(keys, t.add(start, end)));
+    if (p.window > 0) {
+      Value hidden = t.min(keys, t.max(zero, t.sub(firstSeen, t.i32(p.window))));
+      firstTile = t.add(t.div(hidden, tile.keys), split);
+    }
+  }
   tilesEnd = t.ceilDiv(keysEnd, tile.keys);
   fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
 }
@@ -245,7 +261,6 @@ void FlashKernel::emit() {
   ThreadBuilder t = frame.code();
   shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
   placeBlock(t);
-  findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
   valuePointer = columnsPointer(t, 2, p.v, keyHead, {});
   frame.waitHere();
@@ -253,7 +268,18 @@ void FlashKernel::emit() {
   if (tile.isClustered) {
     t.arriveAtCluster();
   }
+  if (p.causal) {
+    start = startOf(t, frame, p);
+  }
   placeRows(t);
+  if (findsTilesLate()) {
+    // The first tile is on its way before it is known where the queries are.
+    firstTile = split;
+    tilesEnd = t.ceilDiv(frame.size32(p.keys), tile.keys);
+  } else {
+    findTiles(t);
+    limitRows(t);
+  }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
   }
@@ -270,11 +296,18 @@ void FlashKernel::emit() {
     Value index = t.add(firstTile, ahead * tile.splits);
     t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
     commitCopies(t);
-    if (ahead == 0 && !tile.isWarpgroup) {
+    if (ahead > 0) {
+      continue;
+    }
+    if (!tile.isWarpgroup) {
       loadQueries(t);
-      if (tile.endsAtMask) {
-        endAtMask(t, pieces);
-      }
+    }
+    if (findsTilesLate()) {
+      findTiles(t);
+      limitRows(t);
+    }
+    if (tile.endsAtMask) {
+      endAtMask(t, pieces);
     }
   }
   Value step = t.i32(tile.splits);
@@ -284,7 +317,12 @@ void FlashKernel::emit() {
                     return this->step(inner, index, unflatten(carried), isEdge);
                   });
   };
-  Values state = pass(firstTile, fullEnd, flatten(initialState(t)), /*isEdge=*/false);
+  Values state = flatten(initialState(t));
+  if (p.window > 0) {
+    fullEnd = t.i32(0);
+  } else {
+    state = pass(firstTile, fullEnd, state, /*isEdge=*/false);
+  }
   if (p.causal || !p.keys.isMultipleOf(tile.keys)) {
     Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
     Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));

@@ -92,6 +92,7 @@ private:
   struct Row {
     Value valid, head, query;
     Value keyLimit;    ///< keys before it are seen
+    Value firstKey;    ///< and with a window those from it on
     Value maskPointer; ///< of key 0, or null
   };
   /// Neighbouring elements of the mask, and the key behind them.
@@ -111,6 +112,8 @@ private:
   void placeBlock(const ThreadBuilder &t);
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
+  void limitRows(const ThreadBuilder &t);
+  bool findsTilesLate() const { return p.start && p.window == 0; }
   int64_t maskLanes() const;
   List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
   MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
@@ -167,6 +170,7 @@ private:
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
   Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
+  Value start;                                       ///< position of the first query, where causal
   Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;
   Value groupQueries;              ///< a warpgroup's, in shared memory

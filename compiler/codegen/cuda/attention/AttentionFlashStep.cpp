@@ -49,6 +49,7 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
     } else if (sharesMask(p, tile.joinsHeads)) {
       shared = maskAt(t, placed[0][0], key, isEdge);
     }
+    int64_t inThread = column / 2 * 8 + column % 2;
     for (int64_t r = 0; r < tile.rowTiles; ++r) {
       for (int64_t part : {0, 1}) {
         const Row &row = placed[r][part];
@@ -59,7 +60,10 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
           score = t.mulF(score, scale);
         }
         if (isEdge) {
-          score = t.select(t.isLess(key, row.keyLimit), score, lowest);
+          score = t.select(t.isLess(t.i32(inThread), t.sub(row.keyLimit, first)), score, lowest);
+        }
+        if (isEdge && row.firstKey) {
+          score = t.select(t.isLess(t.i32(inThread), t.sub(row.firstKey, first)), lowest, score);
         }
       }
     }

@@ -25,14 +25,14 @@ bool FlashShape::keepsMask() const {
 int64_t FlashShape::groupBytes() const {
   int64_t mask =
       keepsMask() ? (*tn::constantDim(p.keys) + tile.keys - 1) / tile.keys * tile.keys : 0;
-  return tile.isWarpgroup ? kGroupRows * width * 2 + mask * 4 : 0;
+  return tile.isWarpgroup ? tile.rows() * width * 2 + mask * 4 : 0;
 }
 
 /// Starts copies of 64 rows in tiles of 64 columns; rows from `end` on (null: none) are zeros. A
 /// pass has a multiple of 8 rows, so the thread's place in its row is the same in all.
 void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                                 Value firstRow, Value end, Value to, int64_t columns) const {
-  int64_t lanes = columns / 8, rowsPerStep = kWarpgroup / lanes;
+  int64_t lanes = columns / 8, rowsPerStep = tile.threads() / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value stride = frame.size64(tensor.strides[2]);
   Value from = t.add(t.mul(t.toI64(row), stride), t.toI64(t.mul(chunk, 8)));
@@ -62,11 +62,15 @@ void FlashKernel::copyGroupTile(const ThreadBuilder &t, Value index) const {
 /// was seen to give such registers away after the first product.
 void FlashKernel::copyGroupQueries(const ThreadBuilder &t) {
   groupQueries = t.offset(shared, half, tile.stages * stageElements());
-  copyGroupRows(t, rowPointer(t, 0, p.q, blockHead, {}), p.q, firstRow, rows, groupQueries, width);
+  Value pointer = rowPointer(t, 0, p.q, blockHead, {});
+  for (int64_t first = 0; first < tile.rows(); first += kGroupRows) {
+    copyGroupRows(t, pointer, p.q, t.add(firstRow, first), rows,
+                  t.offset(groupQueries, half, first * width), width);
+  }
 }
 
 Value FlashKernel::keptMask(const ThreadBuilder &t) const {
-  return t.offset(groupQueries, half, kGroupRows * width);
+  return t.offset(groupQueries, half, tile.rows() * width);
 }
 
 /// The mask that all queries of the block have; the first step's barrier makes it visible.
@@ -76,7 +80,7 @@ void FlashKernel::keepMask(const ThreadBuilder &t) const {
     b.store(element, b.offset(keptMask(b), b.f32Type(), key), 4);
     return {};
   };
-  t.loop(t.thread(), frame.size32(p.keys), t.i32(kWarpgroup), {}, keep);
+  t.loop(t.thread(), frame.size32(p.keys), t.i32(tile.threads()), {}, keep);
 }
 
 /// Of the thread's columns of a tile of keys.
@@ -92,7 +96,8 @@ Values FlashKernel::groupMask(const ThreadBuilder &t, Value firstKey) const {
 
 SmallVector<SmallVector<Values>> FlashKernel::groupScores(const ThreadBuilder &t,
                                                           Value stage) const {
-  Values accumulators = multiplyTiles(t, element, groupQueries, stage, width);
+  Value own = t.mul(t.div(rowWarp, kWarpsOfGroup), kGroupRows * width);
+  Values accumulators = multiplyTiles(t, element, t.offset(groupQueries, half, own), stage, width);
   SmallVector<Values> columns;
   for (size_t i = 0; i < accumulators.size(); i += 4) {
     columns.push_back(Values(ArrayRef(accumulators).slice(i, 4)));

@@ -24,9 +24,12 @@ struct AttentionTile {
   bool isClustered = false;
   /// Keys behind the last one that the mask lets through are not read.
   bool endsAtMask = false;
-  /// The products are those of Warpgroup.h: rowWarps is 4, rowTiles, keyWarps and splits are 1,
-  /// keys are 64, and heads are multiples of 64 wide.
+  /// The products are those of Warpgroup.h: rowWarps is a multiple of 4, rowTiles, keyWarps and
+  /// splits are 1, keys are 64, and heads are multiples of 64 wide.
   bool isWarpgroup = false;
+  /// Where causal: the later queries of all heads come before the earlier ones, which have fewer
+  /// keys to go over, so that no processor has much left when the others end.
+  bool isHeaviestFirst = false;
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }
   int64_t threads() const { return rowWarps * keyWarps * 32; }
@@ -44,6 +47,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
   visit("clustered", tile.isClustered);
   visit("ends_at_mask", tile.endsAtMask);
   visit("wgmma", tile.isWarpgroup);
+  visit("heaviest_first", tile.isHeaviestFirst);
 }
 
 /// The base-2 logarithms of probabilities are scores of the loop, relative to their maximum, times
@@ -54,6 +58,9 @@ double weightExponent(const AttentionProblem &problem);
 /// batch, head and row (i32), or the first of them.
 mlir::Value pointerTo(const ThreadBuilder &t, KernelFrame &frame, unsigned position,
                       const StridedTensor &tensor, mlir::ValueRange place);
+
+/// Where causal: the position of the first query (i32).
+mlir::Value startOf(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &problem);
 
 /// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
 bool fitsTensorCores(const AttentionProblem &problem);

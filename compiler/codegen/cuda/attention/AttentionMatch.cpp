@@ -86,6 +86,9 @@ SmallVector<uint32_t> AttentionProblem::buffers(ArrayRef<uint32_t> written) cons
   if (mask) {
     result.push_back(mask->buffer);
   }
+  if (start) {
+    result.push_back(start->buffer);
+  }
   result.append(written.begin(), written.end());
   return result;
 }
@@ -117,6 +120,12 @@ MatchResult<AttentionProblem> matchAttention(func::FuncOp region, bool mayEncode
       return MatchFailure{"the mask cannot be reached by strides"};
     }
   }
+  if (op.getStart()) {
+    problem.start = stridedInput(op.getStart());
+    if (!problem.start) {
+      return MatchFailure{"the position of the first query is computed in the region"};
+    }
+  }
   tn::Dims qDims = tn::getDims(op.getQ().getType()), kDims = tn::getDims(op.getK().getType());
   problem.batches = qDims[0];
   problem.heads = qDims[inner[0] ? 2 : 1];
@@ -127,6 +136,7 @@ MatchResult<AttentionProblem> matchAttention(func::FuncOp region, bool mayEncode
   problem.valueWidth = tn::getDims(op.getV().getType())[3];
   problem.scale = op.getScale().convertToDouble();
   problem.causal = op.getCausal();
+  problem.window = op.getWindow();
   problem.maskedRowsAreNan = op.getMaskedRowsAreNan();
   problem.firstTemporary = region.getNumArguments() + region.getNumResults();
   return problem;

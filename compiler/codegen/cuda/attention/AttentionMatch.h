@@ -18,6 +18,9 @@ struct AttentionProblem {
   std::optional<StridedTensor> mask;
   double scale = 1;
   bool causal = false;
+  /// Where causal: the position of the first query, an i32 or i64 in memory, else keys - queries.
+  std::optional<StridedTensor> start;
+  int64_t window = 0; ///< keys up to its own position that a query sees at most; 0: all
   bool maskedRowsAreNan = false;
   /// By what the result is multiplied on its way to codes of 8-bit floats; 0 where it is stored as
   /// it is.
@@ -25,9 +28,9 @@ struct AttentionProblem {
   /// Number of the region's first temporary.
   uint32_t firstTemporary = 0;
 
-  /// The buffers of a kernel in their order: q, k, v and the mask, which are only read, then
-  /// others.
-  unsigned reads() const { return mask ? 4 : 3; }
+  /// The buffers of a kernel in their order: q, k, v, the mask and the start, which are only read,
+  /// then others.
+  unsigned reads() const { return 3 + mask.has_value() + start.has_value(); }
   llvm::SmallVector<uint32_t> buffers(llvm::ArrayRef<uint32_t> written) const;
 };
 

@@ -61,10 +61,11 @@ private:
   int64_t pitch, valuePitch, weightPitch; ///< floats between rows in shared memory
 
   Value batch, head, firstRow, lane, tileRow;
-  Value queryCount, keyCount, tiles;
+  Value queryCount, keyCount, firstTile, tiles;
   Value keyPointer, valuePointer, maskPointer, resultPointer;
   Value queryTile, keyTile, valueTile, weightTile;
-  Values rows, limits; ///< of the thread's rows: the query, the keys before which are seen
+  /// Of the thread's rows: the query, the keys before which are seen, and those from which on.
+  Values rows, limits, firstKeys;
 };
 
 SimtKernel::State SimtKernel::unflatten(ValueRange values) const {
@@ -107,13 +108,20 @@ void SimtKernel::place(const ThreadBuilder &t) {
   firstRow = t.mul(t.rem(t.block(), rowBlocks), tile.rows);
   lane = t.rem(t.thread(), kLanes);
   tileRow = t.mul(t.div(t.thread(), kLanes), kRowsOfThread);
-  Value shift = t.sub(keyCount, queryCount), seen = keyCount;
+  Value start = p.causal ? startOf(t, frame, p) : Value(), seen = keyCount;
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
     rows.push_back(t.add(t.add(firstRow, tileRow), i));
-    limits.push_back(p.causal ? t.min(keyCount, t.add(t.add(rows[i], shift), 1)) : keyCount);
+    Value end = p.causal ? t.add(t.add(rows[i], start), 1) : keyCount;
+    limits.push_back(t.min(keyCount, end));
+    firstKeys.push_back(t.sub(end, t.i32(p.window)));
   }
   if (p.causal) {
-    seen = t.max(t.i32(0), t.min(keyCount, t.add(t.add(firstRow, shift), tile.rows)));
+    seen = t.max(t.i32(0), t.min(keyCount, t.add(t.add(firstRow, start), tile.rows)));
+  }
+  firstTile = t.i32(0);
+  if (p.window > 0) {
+    Value hidden = t.sub(t.add(t.add(firstRow, start), 1), t.i32(p.window));
+    firstTile = t.div(t.max(t.i32(0), hidden), tile.keys);
   }
   tiles = t.ceilDiv(seen, tile.keys);
   Value keyHead =
@@ -221,8 +229,9 @@ Value SimtKernel::finishScore(const ThreadBuilder &t, Value dot, int64_t row, Va
   } else {
     score = t.mulF(dot, scale);
   }
-  return t.select(t.isLess(key, limits[row]), score,
-                  t.f32(-std::numeric_limits<float>::infinity()));
+  Value lowest = t.f32(-std::numeric_limits<float>::infinity());
+  score = t.select(t.isLess(key, limits[row]), score, lowest);
+  return p.window > 0 ? t.select(t.isLess(key, firstKeys[row]), lowest, score) : score;
 }
 
 /// Probabilities relative to the new maxima, for all lanes of the row to read; older accumulators
@@ -338,7 +347,7 @@ void SimtKernel::emit() {
   place(t);
   fill(t, pointerTo(t, frame, 0, p.q, {batch, head}), p.q, firstRow, queryCount, tile.rows, width,
        pitch - 4, pitch, queryTile);
-  Values last = t.loop(t.i32(0), tiles, t.i32(1), flatten(initialState(t)),
+  Values last = t.loop(firstTile, tiles, t.i32(1), flatten(initialState(t)),
                        [&](const ThreadBuilder &b, Value index, ValueRange carried) {
                          return step(b, index, unflatten(carried));
                        });

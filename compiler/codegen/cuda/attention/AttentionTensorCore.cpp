@@ -10,6 +10,7 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
+constexpr int64_t kFarthestStart = int64_t(1) << 30;
 
 /// Rows of 16-byte chunks, so that asynchronous copies can bring them.
 bool hasAlignedRows(const StridedTensor &tensor) {
@@ -82,6 +83,24 @@ bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
          *tn::constantDim(p.valueWidth) % kTileColumns == 0 && widestOf(p) <= tuning::kPartColumns;
 }
 
+/// Two warpgroups that share each tile of keys, half of which then come from the second-level cache
+/// for as many products.
+AttentionTile sharedTile(AttentionTile tile) {
+  tile.rowWarps = 2 * kWarpsOfGroup;
+  tile.stages = tuning::kSharedGroupStages;
+  return tile;
+}
+
+/// Whether the keys and values of all lists stay in the second-level cache while blocks go from one
+/// list to the other.
+bool fitCache(const AttentionProblem &p, const target::Target &gpu) {
+  std::optional<int64_t> keyHeads = tn::constantDim(p.keyHeads), keys = tn::constantDim(p.keys);
+  int64_t columns = *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth);
+  return keyHeads && keys &&
+         tn::constantDim(p.batches).value_or(1) * *keyHeads * *keys * columns * 2 <=
+             gpu.cacheBytes / 2;
+}
+
 /// What was the fastest, wherever it fits.
 AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
@@ -101,9 +120,15 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
   // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
   // streamed), and 198 with those below.
   tile.isWarpgroup = true;
+  tile.isHeaviestFirst = p.causal && fitCache(p, gpu);
   if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores &&
       FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
-    return tile;
+    AttentionTile shared = sharedTile(tile);
+    bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
+    return fitsShared && !maskHasRows && keys >= tuning::kSharedGroupKeys &&
+                   blocks(shared.rows()) >= gpu.cores * (isNarrow ? 2 : 1)
+               ? shared
+               : tile;
   }
   tile.isWarpgroup = false;
   if (!isDecoding && blocks(128) >= 2 * gpu.cores && !maskHasRows) {
@@ -178,6 +203,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     tile.isClustered = tile.splits > 1 && gpu.clusterBlocks > 1;
     fitColumns(p, tile);
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
+    tile.isHeaviestFirst = own.isHeaviestFirst;
     if (!(tile == own) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
       tiles.push_back(tile);
     }
@@ -225,6 +251,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     tile = AttentionTile();
     tile.isWarpgroup = true;
     add(tile);
+    add(sharedTile(tile));
   }
   return tiles;
 }
@@ -236,6 +263,20 @@ Value pointerTo(const ThreadBuilder &t, KernelFrame &frame, unsigned position,
     at = t.add(at, t.mul(t.toI64(index), frame.size64(stride)));
   }
   return t.offset(frame.buffer(position), tensor.element, at);
+}
+
+Value startOf(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &p) {
+  if (!p.start) {
+    return t.sub(frame.size32(p.keys), frame.size32(p.queries));
+  }
+  unsigned position = p.reads() - 1, bytes = p.start->element.getIntOrFloatBitWidth() / 8;
+  Value start = t.load(
+      t.builder.getIntegerType(bytes * 8),
+      t.offset(frame.buffer(position), p.start->element, frame.size64(p.start->offset)), bytes);
+  // What is far out of all keys stays so, and its sums with queries stay numbers.
+  start = t.min(start, t.constantOfType(start, kFarthestStart));
+  start = t.max(start, t.constantOfType(start, -kFarthestStart));
+  return bytes == 8 ? t.toI32(start) : start;
 }
 
 void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
@@ -254,7 +295,8 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
   bool isSlim =
       *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
   int64_t ofWarpgroups = isSlim ? tuning::kSlimBlocks : tuning::kWarpgroupBlocks;
-  frame.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
+  int64_t groups = std::max<int64_t>(tile.rowWarps / kWarpsOfGroup, 1);
+  frame.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups / groups : tuning::kFlashBlocks);
   FlashKernel kernel(frame, p, tile);
   kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;

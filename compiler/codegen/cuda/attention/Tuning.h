@@ -31,6 +31,9 @@ inline constexpr int64_t kMinBusy = 75;
 
 /// Queries up to which it is a step of decoding: derived, the rows of one mma.
 inline constexpr int64_t kDecodeQueries = 16;
+/// Rows of blocks for which ranges of many queries that vary have kernels of their own: those of
+/// one warpgroup and of two.
+inline constexpr int64_t kManyQueriesRows[] = {64, 128};
 /// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and
 /// where a second kernel adds up.
 inline constexpr int64_t kFlashClusterBlocks = 8, kMaxSplits = 32;
@@ -54,6 +57,10 @@ inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 /// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
 inline constexpr int64_t kWideHeadKeys = 32;
+/// Keys from which on two warpgroups share tiles of them, and tiles in shared memory then: derived,
+/// 64 queries that have copies of their own take as many bytes from the second-level cache as it
+/// gives in the time of their products. Not measured.
+inline constexpr int64_t kSharedGroupKeys = 1024, kSharedGroupStages = 3;
 /// Pieces of the mask that a thread keeps in registers while it asks for keys: of 16 bytes, and of
 /// single elements. Chosen, not measured.
 inline constexpr int64_t kMaskPieces = 4, kMaskElements = 8;

@@ -147,8 +147,9 @@ void attention(NodeContext &c) {
   bool inner[] = {false, false, false, false};
   Value y = c.real("softcap", 0) != 0 || c.wantsOutput(3) || separate
                 ? composed(c, *o, precision)
-                : c.make<tn::AttentionOp>(o->q, o->k, o->v, o->mask, llvm::APFloat(o->scale),
-                                          o->causal, inner, /*maskedRowsAreNan=*/bool(o->mask));
+                : c.make<tn::AttentionOp>(o->q, o->k, o->v, o->mask, /*start=*/Value(),
+                                          llvm::APFloat(o->scale), o->causal, inner,
+                                          /*maskedRowsAreNan=*/bool(o->mask));
   c.setOutput(0, c.rank(0) == 3 ? mergeHeads(c, y) : y);
 }
 

@@ -43,8 +43,9 @@ void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool ca
   std::optional<double> scale = scoreScale(c, q, given == 0 ? std::nullopt : std::optional(given));
   bool inner[] = {false, false, false, false};
   if (scale && form.isPlain()) {
-    c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale),
-                                                         causal, inner, maskedRowsAreNan)));
+    c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, /*start=*/Value(),
+                                                         llvm::APFloat(*scale), causal, inner,
+                                                         maskedRowsAreNan)));
   } else if (scale) {
     c.setOutput(0, mergeHeads(c, attendSeparately(c, q, k, v, mask, *scale, form)));
   }

@@ -69,8 +69,9 @@ void attention(Call &c) {
     bool isSimple = !mask || cast<RankedTensorType>(mask.getType()).getRank() <= 2;
     mask = isSimple ? mask : asFour(c, mask, outer);
   }
-  mlir::Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale), isCausal,
-                                          ArrayRef<bool>{false, false, false, false});
+  mlir::Value y =
+      c.make<tn::AttentionOp>(q, k, v, mask, /*start=*/mlir::Value(), llvm::APFloat(*scale),
+                              isCausal, ArrayRef<bool>{false, false, false, false});
   if (y && rank != 4) {
     tn::Dims dims = outer;
     dims.append({queries, tn::getDims(y.getType()).back()});

@@ -91,6 +91,43 @@ TEST(AttentionTest, WindowsSkipBlocksOfKeys) {
   }
 }
 
+/// A position in memory: before all keys, in several blocks of them, and so late that all are seen.
+TEST(AttentionTest, StartsAndWindows) {
+  for (const char *type : {"f32", "bf16", "f16"}) {
+    for (auto [heads, keyHeads, queries] :
+         {std::tuple(2, 2, 1), std::tuple(6, 2, 7), std::tuple(4, 2, 70)}) {
+      AttentionCase c = plainAttention(type, 1, heads, queries, 1301, 24, 40, keyHeads);
+      c.causal = true;
+      c.start = "tensor<1xi64>";
+      for (int64_t window : {0, 100, 700}) {
+        c.window = window;
+        for (int64_t start : {-100, 33, 1231}) {
+          EXPECT_TRUE(
+              matchesReference(attentionText(c), {}, 3, 0,
+                               [&](auto &inputs) { *inputs[3].template as<int64_t>() = start; }))
+              << type << " " << queries << " " << window << " " << start;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, WindowsWithoutAStart) {
+  for (const char *type : {"f32", "f64"}) {
+    for (auto [queries, keys] : {std::pair(70, 90), std::pair(30, 12)}) {
+      AttentionCase c = plainAttention(type, 1, 2, queries, keys, 16, 8, 1);
+      c.causal = true;
+      c.window = 9;
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3));
+      c.mask = "tensor<" + std::to_string(queries) + "x" + std::to_string(keys) + "x" + type + ">";
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3));
+      c.start = "tensor<1xi32>";
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0,
+                                   [&](auto &inputs) { *inputs[4].template as<int32_t>() = 11; }));
+    }
+  }
+}
+
 /// Minus infinity for all keys of the first query, and of the last.
 template <typename T> void hideRows(reference::Tensor &mask, T hidden) {
   int64_t keys = mask.dims().back();

@@ -15,6 +15,8 @@ struct AttentionCase {
   std::string symbols = "";
   double scale = 0.3;
   bool maskedRowsAreNan = false;
+  std::string start = "";
+  int64_t window = 0;
 };
 
 inline std::string attentionText(const AttentionCase &c) {
@@ -25,6 +27,11 @@ inline std::string attentionText(const AttentionCase &c) {
     types += ", " + c.mask;
     mask = " mask %m";
   }
+  if (!c.start.empty()) {
+    signature += ", %s: " + c.start;
+    types += ", " + c.start;
+    mask += " start %s";
+  }
   std::string attributes =
       c.symbols.empty() ? "" : " attributes {tn.symbols = [" + c.symbols + "]}";
   return "module" + attributes + " {\n  func.func @kernel" + signature + ") -> " + c.y +
@@ -32,8 +39,9 @@ inline std::string attentionText(const AttentionCase &c) {
          " {scale = " + std::to_string(c.scale) +
          " : f64, causal = " + (c.causal ? "true" : "false") +
          ", headsInner = array<i1: " + c.headsInner + ">" +
-         (c.maskedRowsAreNan ? ", maskedRowsAreNan" : "") + "} : (" + types + ") -> " + c.y +
-         "\nreturn %0 : " + c.y + "\n  }\n}\n";
+         (c.maskedRowsAreNan ? ", maskedRowsAreNan" : "") +
+         (c.window > 0 ? ", window = " + std::to_string(c.window) + " : i64" : "") + "} : (" +
+         types + ") -> " + c.y + "\nreturn %0 : " + c.y + "\n  }\n}\n";
 }
 
 /// Without a mask; as many key heads as heads if `keyHeads` is 0.

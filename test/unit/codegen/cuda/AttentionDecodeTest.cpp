@@ -77,6 +77,28 @@ TEST(CudaAttentionDecodeTest, KeysBehindTheMaskAreNotRead) {
   EXPECT_TRUE(matchesReference(text, emitTile(kShared), reversed));
 }
 
+/// One query at a position: keys in the tiles behind it are not numbers for the kernels.
+TEST(CudaAttentionDecodeTest, KeysBehindTheStartAreNotRead) {
+  AttentionCase c = plainAttention("bf16", 1, 8, 1, kKeys, 64, 64, 2);
+  c.causal = true;
+  c.start = "tensor<1xi64>";
+  AttentionTile clustered = kShared;
+  clustered.endsAtMask = false;
+  AttentionTile apart = clustered;
+  apart.isClustered = false;
+  for (int64_t window : {0, 100}) {
+    c.window = window;
+    for (int64_t seen : {1, 64, 65, 200, 519, 520}) {
+      RunOptions options = seeing(seen, 0, true);
+      options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+        *reinterpret_cast<int64_t *>(inputs[3].mutableBytes()) = seen - 1;
+      };
+      EXPECT_TRUE(matchesReference(attentionText(c), emitTile(clustered), options)) << seen;
+      EXPECT_TRUE(matchesReference(attentionText(c), emitTile(apart), options)) << seen;
+    }
+  }
+}
+
 /// Without a key that is let through, all count alike.
 TEST(CudaAttentionDecodeTest, MasksThatLetNothingThrough) {
   std::string text = decodeText(1, "tensor<1x1x1x520xbf16>");
@@ -109,23 +131,58 @@ TEST(CudaAttentionDecodeTest, ClustersOfOtherShapes) {
   }
 }
 
+std::string varying(int64_t heads, const std::string &rows, const std::string &last) {
+  std::string dims = "1x" + std::to_string(heads) + "x?x" + (last == "s1" ? "?" : last);
+  std::string symbols = rows == "s1" || last == "s1" ? "s0, s1" : "s0";
+  return "tensor<" + dims + "xbf16, #tn.shape<()[" + symbols + "] -> (1, " + std::to_string(heads) +
+         ", " + rows + ", " + last + ")>>";
+}
+
+/// Many queries by warpgroups, and more of them by two that share keys, on both sides of the
+/// borders: a GPU of few processors has enough blocks for them early.
+TEST(CudaAttentionDecodeTest, RangesOfManyQueries) {
+  AttentionCase c{varying(2, "s0", "64"), varying(1, "s1", "64"), varying(1, "s1", "64"),
+                  varying(2, "s0", "64")};
+  c.symbols = "#tn.symbol<\"s0\", 1, 300>, #tn.symbol<\"s1\", 1, 2048>";
+  c.causal = true;
+  c.start = "tensor<1xi64>";
+  RunOptions options;
+  options.gpu = target::targetOf("sm_90a");
+  options.gpu.cores = 3;
+  for (int64_t rows : {1, 17, 64, 65, 256, 257}) {
+    options.symbols = {rows, rows + 30};
+    options.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+      *reinterpret_cast<int64_t *>(inputs[3].mutableBytes()) = 29;
+    };
+    EXPECT_TRUE(matchesReference(attentionText(c), byFamily({"attention_buckets"}), options))
+        << rows;
+  }
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(attentionText(c), byFamily({"attention_buckets"}), options.gpu);
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  // One query, a few, the first of the many, a warpgroup, two.
+  EXPECT_EQ(llvm::StringRef(*ptx).count(".entry"), 5U);
+  EXPECT_EQ(llvm::StringRef(*ptx).count(".reqntid 256"), 1U);
+}
+
 /// Queries and keys that vary: each range of queries has its kernel, and none runs beside another.
 TEST(CudaAttentionDecodeTest, QueriesThatVary) {
-  auto varying = [](int64_t heads, const std::string &rows, const std::string &last) {
-    std::string dims = "1x" + std::to_string(heads) + "x?x" + (last == "s1" ? "?" : last);
-    std::string symbols = rows == "s1" || last == "s1" ? "s0, s1" : "s0";
-    return "tensor<" + dims + "xbf16, #tn.shape<()[" + symbols + "] -> (1, " +
-           std::to_string(heads) + ", " + rows + ", " + last + ")>>";
-  };
   std::string queries = varying(8, "s0", "64"), keys = varying(2, "s1", "64");
   AttentionCase c{queries, keys, keys, queries};
   c.symbols = "#tn.symbol<\"s0\", 1, 100>, #tn.symbol<\"s1\", 1, 600>";
-  for (bool hasMask : {false, true}) {
-    c.mask = hasMask ? varying(1, "s0", "s1") : "";
+  for (int form : {0, 1, 2}) {
+    c.mask = form == 1 ? varying(1, "s0", "s1") : "";
+    c.start = form == 2 ? "tensor<1xi64>" : "";
+    c.causal = form == 2;
     for (auto [rows, seen] :
          {std::pair<int64_t, int64_t>(1, 1), {1, 300}, {2, 70}, {16, 20}, {17, 70}, {50, 70}}) {
       RunOptions options;
       options.symbols = {rows, seen};
+      options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+        if (form == 2) {
+          *reinterpret_cast<int64_t *>(inputs[3].mutableBytes()) = seen - rows - (seen > 200);
+        }
+      };
       EXPECT_TRUE(matchesReference(attentionText(c), byFamily({"attention_buckets"}), options))
           << rows << " by " << seen;
     }

@@ -144,6 +144,87 @@ TEST(CudaAttentionTest, Causal) {
   }
 }
 
+/// The position of the first query in memory, among keys of which later ones are not read.
+RunOptions startingAt(int64_t start) {
+  RunOptions options;
+  options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    reference::Tensor &tensor = inputs.back();
+    if (tensor.dtype() == DType::I64) {
+      *reinterpret_cast<int64_t *>(tensor.mutableBytes()) = start;
+    } else {
+      *reinterpret_cast<int32_t *>(tensor.mutableBytes()) = static_cast<int32_t>(start);
+    }
+  };
+  return options;
+}
+
+constexpr AttentionTile kGroup{.isWarpgroup = true};
+constexpr AttentionTile kTwoGroups{
+    .rowWarps = 8, .stages = 3, .isWarpgroup = true, .isHeaviestFirst = true};
+
+TEST(CudaAttentionTest, StartsAndWindows) {
+  AttentionTile split{.rowWarps = 1, .keyWarps = 4, .splits = 2, .isClustered = true};
+  AttentionTile apart = split;
+  apart.isClustered = false;
+  AttentionCase c = plainAttention("bf16", 1, 4, 70, 200, 64, 64, 2);
+  c.causal = true;
+  c.start = "tensor<1xi64>";
+  for (auto [start, window] :
+       {std::pair(0, 0), std::pair(63, 0), std::pair(130, 0), std::pair(63, 70)}) {
+    c.window = window;
+    for (const AttentionTile &tile : {kGroup, kTwoGroups, kLarge, kWide, split, apart}) {
+      EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), startingAt(start)))
+          << start << " " << window << " " << tile.threads();
+    }
+  }
+}
+
+TEST(CudaAttentionTest, StartsOfOtherShapes) {
+  auto check = [](AttentionCase c, const Emitter &emitter, int64_t start) {
+    c.causal = true;
+    c.start = "tensor<1xi32>";
+    for (int64_t window : {0, 1, 33}) {
+      c.window = window;
+      EXPECT_TRUE(matchesReference(attentionText(c), emitter, startingAt(start)))
+          << start << " " << window;
+    }
+  };
+  // Two batches, and 128 columns.
+  check(plainAttention("f16", 2, 2, 150, 190, 128, 128, 1), emitTile(kTwoGroups), 40);
+  check(plainAttention("f16", 1, 2, 37, 90, 160, 160), emitChosen, 20);
+  check(plainAttention("f32", 1, 4, 70, 200, 20, 33, 2), emitChosen, 77);
+  // What lies so far that the sums with it would not be an i32, before all keys and behind them.
+  for (int64_t start : {-0x7fffffff, 0x7fffffff}) {
+    check(plainAttention("f16", 1, 1, 5, 70, 64, 64), emitTile(kGroup), start);
+    check(plainAttention("f32", 1, 1, 5, 70, 16, 16), emitChosen, start);
+  }
+}
+
+TEST(CudaAttentionTest, StartsUnderAMask) {
+  AttentionCase c = plainAttention("f16", 1, 1, 11, 90, 64, 64);
+  c.mask = "tensor<11x90xf16>";
+  c.causal = true;
+  c.start = "tensor<1xi64>";
+  EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kLarge), startingAt(60)));
+  EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kGroup), startingAt(60)));
+}
+
+TEST(CudaAttentionTest, TwoWarpgroupsShareTiles) {
+  AttentionCase c = plainAttention("bf16", 1, 2, 131, 200, 64, 64);
+  EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kTwoGroups), {}, 2, /*reversed=*/true));
+  c.causal = true;
+  EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kTwoGroups)));
+  // Chosen for prompts: so many queries and keys that processors have blocks of 128.
+  AttentionCase prompt = plainAttention("bf16", 1, 32, 2048, 2048, 64, 64, 8);
+  prompt.causal = true;
+  prompt.start = "tensor<1xi64>";
+  const target::Target &hopper = target::targetOf("sm_90a");
+  llvm::Expected<std::string> ptx = emitTestPtx(attentionText(prompt), emitFlash, hopper);
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find(".reqntid 256"), std::string::npos);
+  EXPECT_TRUE(assembles(*ptx, hopper));
+}
+
 TEST(CudaAttentionTest, Masks) {
   for (const char *mask :
        {"tensor<f16>", "tensor<19xf16>", "tensor<11x1xf16>", "tensor<2x1x1x19xf16>",
