@@ -1,5 +1,6 @@
 // Evaluates matrix products and attention through the blocked product.
 // Relies on Product.h for the sums; scores and softmax of attention stay in double.
+// One file: both forms of attention share their softmax.
 #include "compiler/graph/TnRare.h"
 #include "compiler/reference/Evaluation.h"
 #include "compiler/reference/Product.h"

