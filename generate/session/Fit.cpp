@@ -116,8 +116,8 @@ Status checkFit(const Fit &fit) {
              " of weights, ", fit.position, " for each position), and ", fit.available,
              " bytes are free"),
       fit.longest == 0 ? std::string("free memory, or use a model with smaller weights")
-                       : strCat("at most ", fit.longest,
-                                " positions fit: compile the model with --context ", fit.longest));
+                       : strCat("at most ", fit.longest, " positions fit: --context ", fit.longest,
+                                ", or tenon compile with --shape context:[1..", fit.longest, "]"));
 }
 
 } // namespace tenon::generate
