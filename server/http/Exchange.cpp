@@ -127,6 +127,9 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
     request.match.by = tokens ? "serve, token " + hash.substr(0, 8)
                               : "serve, without token"; // which token it was, not the token
   }
+  if (request.isOpenAi && tokens) {
+    request.client = registry::sha256Of(bearer);
+  }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
   if (!jsonBytes.empty()) {

@@ -30,6 +30,7 @@ struct HttpRequest {
   std::string contentEncoding;
   Encoding replyEncoding = Encoding::Identity;
   bool isOpenAi = false; ///< of OpenAI's interface, whose errors are objects
+  std::string client;    ///< of that interface: the hash of the token; empty without tokens
 };
 
 /// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of

@@ -30,6 +30,10 @@ void HttpExchange::continueText() {
   events.onPart = [self = shared_from_this()](std::string part, bool isLast) {
     self->sendPart(std::move(part), isLast);
   };
+  for (TextAsk &ask : asked->asks) {
+    // What a client asked is not to be told by the time that another's answer takes.
+    ask.salt = request.client;
+  }
   Result<std::shared_ptr<TextCall>> begun =
       server.api.continueText(std::move(*asked), server.memory, std::move(events));
   body = nullptr;

@@ -201,6 +201,7 @@ std::string encodeCommand(const TextCommand &command) {
     out.number(ask.id).number(ask.count).number(ask.prompt.index());
     std::visit([&](const auto &prompt) { putPrompt(out, prompt); }, ask.prompt);
     putOptions(out, ask.options);
+    out.string(ask.salt);
   });
 }
 
@@ -216,6 +217,7 @@ Result<TextCommand> decodeCommand(std::string_view text) {
     in.number(ask.id).number(ask.count);
     takePrompt(in, ask);
     takeOptions(in, ask.options);
+    in.string(ask.salt);
   }
   return kind <= 1 && in.isWhole() ? Result<TextCommand>(std::move(command))
                                    : Result<TextCommand>(damagedText());

@@ -40,6 +40,7 @@ struct TextAsk {
   /// What the model's chat template makes a prompt of, a text, or tokens.
   std::variant<std::vector<ChatMessage>, std::string, std::vector<int32_t>> prompt;
   TextOptions options;
+  std::string salt; ///< prompts of one salt share what was computed of them
 };
 
 /// The answer ends without more.

@@ -388,7 +388,7 @@ Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t c
   reading.options.givesTokens = request.givesLogprobs;
   reading.options.topTokens = request.topLogprobs;
   for (auto &prompt : reading.prompts) {
-    request.asks.push_back({0, request.answers, std::move(prompt), reading.options});
+    request.asks.push_back({0, request.answers, std::move(prompt), reading.options, {}});
   }
   return std::move(request);
 }

@@ -163,6 +163,7 @@ Status Generation::prepare(const TextAsk &ask) {
     request.prompt = prompt;
     request.options = options;
     request.options.sampling.seed += i;
+    request.salt = ask.salt;
     pending.submissions.push_back({std::move(request), ask.options.givesTokens});
   }
   added.notify_one();

@@ -66,7 +66,7 @@ class Paged(ToolTest):
     def build(self, name, *options):
         path, engine = self.folder / f"{name}.gguf", self.folder / f"{name}.tenon"
         weights = models.write(MODELS[name], path)
-        self.tool("compile", path, "-o", engine, "--pages", PAGES, "--target", "cpu:native", *options)
+        self.tool("compile", path, "-o", engine, "--pages", PAGES, "--shape", "rows:[1..512]", "--target", "cpu:native", *options)
         inputs = json.loads(self.tool("inspect", engine, "--json"))["inputs"]
         table = next(port["type"] for port in inputs if port["name"] == "pages").strip("]").split()[-1]
         return engine, int(table), weights

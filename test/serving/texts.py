@@ -364,17 +364,19 @@ class Trouble(TextsTest):
 
 
 class Rights(TextsTest):
-    """A server with tokens: one that may infer, one that may read."""
+    """A server with tokens: two that may infer, one that may read."""
+
+    compiled = ("--pages", 520)
 
     @classmethod
     def make(cls):
         tokens = cls.folder.parent / "tokens"
-        tokens.write_text("infer-token-0123456789 infer\nread-token-0123456789 read\n")
+        tokens.write_text("infer-token-0123456789 infer\nother-token-0123456789 infer\nread-token-0123456789 read\n")
         tokens.chmod(0o600)
         cls.arguments = ("--token-file", tokens)
 
     def test_roles(self):
-        users = {name: openai.OpenAI(base_url=self.client.base_url, api_key=f"{name}-token-0123456789", max_retries=0) for name in ("infer", "read", "no")}
+        users = self.users("infer", "read", "no")
         ask = lambda name: users[name].chat.completions.create(model="m", messages=CHATS[0], max_tokens=2, temperature=0)
         self.assertEqual(2, ask("infer").usage.completion_tokens)
         self.assertEqual(["m"], [model.id for model in users["read"].models.list().data])
@@ -382,8 +384,20 @@ class Rights(TextsTest):
             with self.assertRaises(error) as caught:
                 ask(name)
             self.assertIn("TN081", caught.exception.message)
+
+    def users(self, *names):
+        users = {name: openai.OpenAI(base_url=self.client.base_url, api_key=f"{name}-token-0123456789", max_retries=0) for name in names}
         for user in users.values():
-            user.close()
+            self.addCleanup(user.close)
+        return users
+
+    def test_own_prompts(self):
+        """What one token's user asked, another's is not told by what is computed."""
+        users = self.users("infer", "other")
+        ask = lambda name: users[name].completions.create(model="m", prompt="a private beginning, " * 20, max_tokens=2, temperature=0)
+        answers = [ask(name) for name in ("infer", "other", "infer", "other")]
+        self.assertEqual(1, len({answer.choices[0].text for answer in answers}))
+        self.assertEqual([False, False, True, True], [answer.usage.prompt_tokens_details.cached_tokens > 0 for answer in answers])
 
 
 class Page(unittest.TestCase):

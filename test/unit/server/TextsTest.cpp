@@ -26,6 +26,7 @@ TextAsk someAsk() {
   ask.options.stops = {"a", "bc"};
   ask.options.seed = UINT64_MAX;
   ask.options.givesTokens = true;
+  ask.salt = "of a client";
   return ask;
 }
 
@@ -69,6 +70,7 @@ TEST(TextMessages, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(ask.options.seed, UINT64_MAX);
   EXPECT_EQ(ask.options.temperature, 0.5);
   EXPECT_TRUE(ask.options.givesTokens);
+  EXPECT_EQ(ask.salt, someAsk().salt);
   refuseDamage(message, decodeCommand);
 
   message = encodeStep(someStep());
