@@ -127,15 +127,19 @@ Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
   return Status::ok();
 }
 
-Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
-  Sequence sequence;
-  sequence.model = &model;
+Result<capi::SessionHandle> LanguageModel::makeSession(unsigned threads) const {
   tenon_session_options options = {};
   options.struct_size = sizeof(options);
   options.threads = threads;
   tenon_session *session = nullptr;
-  TENON_TRY(capi::takeStatus(tenon_session_create(model.engine(), &options, &session)));
-  sequence.session.reset(session);
+  TENON_TRY(capi::takeStatus(tenon_session_create(engine(), &options, &session)));
+  return capi::SessionHandle(session);
+}
+
+Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
+  Sequence sequence;
+  sequence.model = &model;
+  TENON_ASSIGN(sequence.session, model.makeSession(threads));
   return sequence;
 }
 

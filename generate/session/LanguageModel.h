@@ -58,6 +58,9 @@ public:
   /// Null for an engine of one sequence without pages.
   const PageFacts *pages() const { return paged ? &*paged : nullptr; }
 
+  /// A session whose runs have so many threads; 0 stands for all usable CPUs.
+  Result<capi::SessionHandle> makeSession(unsigned threads) const;
+
 private:
   LanguageModel() = default;
   Status readPorts();

@@ -28,12 +28,7 @@ Result<StepSession> StepSession::create(const LanguageModel &model, unsigned thr
   }
   StepSession made;
   made.model = &model;
-  tenon_session_options options = {};
-  options.struct_size = sizeof(options);
-  options.threads = threads;
-  tenon_session *session = nullptr;
-  TENON_TRY(capi::takeStatus(tenon_session_create(model.engine(), &options, &session)));
-  made.session.reset(session);
+  TENON_ASSIGN(made.session, model.makeSession(threads));
   return made;
 }
 

@@ -10,8 +10,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
-#include <cmath>
-
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
@@ -43,8 +41,7 @@ int64_t keysOfBlock(AffineExpr length) {
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
                                      engine::CpuLevel level, int64_t most)
     : OnlineSoftmax(kernel, floatLanes(level)), mostRows(most), causal(attention.getCausal()),
-      window(attention.getWindow()), maskedRowsAreNan(attention.getMaskedRowsAreNan()),
-      scale(attention.getScale().convertToDouble()), scoreFactor(1) {
+      window(attention.getWindow()), maskedRowsAreNan(attention.getMaskedRowsAreNan()) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   };
@@ -64,12 +61,7 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
   type = element.isBF16() ? ProductType::BF16 : ProductType::F32;
   perWord = elementsOfWord(type);
   isNarrow = element.isF16();
-  if (type == ProductType::BF16 && scale > 0 && std::isnormal(scale)) {
-    // By a power of two queries are scaled without being rounded.
-    double power = std::exp2(std::round(std::log2(scale)));
-    scoreFactor = scale / power;
-    scale = power;
-  }
+  setScale(attention.getScale().convertToDouble(), type == ProductType::BF16);
   bool sharesNone = tn::sameDim(q.heads(), k.heads());
   sharing =
       sharesNone ? getAffineConstantExpr(1, attention.getContext()) : q.heads().floorDiv(k.heads());

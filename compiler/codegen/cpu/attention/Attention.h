@@ -102,8 +102,6 @@ private:
   bool causal;
   int64_t window; ///< 0: none
   bool maskedRowsAreNan;
-  double scale;       ///< of the queries
-  double scoreFactor; ///< what of the attention's scale the queries have not
   HeadRows q, k, v, result;
   mlir::Value mask; ///< buffer, or null
   tn::Dims maskDims;

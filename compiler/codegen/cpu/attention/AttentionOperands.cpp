@@ -1,9 +1,7 @@
 // Attention's operands: where the rows of a head lie, keys and values in panels, queries scaled,
 // and the result divided by its sums. Relies on heads being stored as rows of one width.
-#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cpu/attention/Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -221,18 +219,7 @@ void AttentionLowering::takeQueries(const IndexMath &math, const QueryBlock &blo
     Value zero = inner.constant(0);
     Value from = rowsView(inner, q, block.batch, place.head, place.query, count, zero, depth);
     Value to = inner.view(rowsOfQueries, {row, zero}, {count, depth});
-    AffineMap identity = inner.builder.getMultiDimIdentityMap(2);
-    SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-    linalg::GenericOp::create(inner.builder, inner.location, ValueRange{from}, ValueRange{to},
-                              ArrayRef<AffineMap>{identity, identity}, loops,
-                              [&](OpBuilder &body, Location location, ValueRange args) {
-                                Value wide = widen(body, location, args[0]);
-                                Value factor = arith::ConstantOp::create(
-                                    body, location, body.getF32FloatAttr(float(scale)));
-                                Value scaled = arith::MulFOp::create(body, location, wide, factor);
-                                scaled = narrow(body, location, scaled, args[1].getType());
-                                linalg::YieldOp::create(body, location, scaled);
-                              });
+    scaleQueries(inner, from, to);
   });
 }
 
@@ -240,20 +227,8 @@ void AttentionLowering::takeQueries(const IndexMath &math, const QueryBlock &blo
 void AttentionLowering::writeResult(const IndexMath &math, const QueryBlock &block) {
   forParts(math, block, [&](const IndexMath &inner, QueryPlace place, Value row, Value count) {
     Value zero = inner.constant(0);
-    Value from = inner.view(sums, {row, zero}, {count, width});
-    Value inverses = inner.view(total, {row}, {count});
     Value to = rowsView(inner, result, block.batch, place.head, place.query, count, zero, width);
-    AffineMap identity = inner.builder.getMultiDimIdentityMap(2);
-    AffineMap byRow = AffineMap::get(2, 0, inner.builder.getAffineDimExpr(0));
-    SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-    linalg::GenericOp::create(inner.builder, inner.location, ValueRange{from, inverses},
-                              ValueRange{to}, ArrayRef<AffineMap>{identity, byRow, identity}, loops,
-                              [](OpBuilder &body, Location location, ValueRange args) {
-                                Value scaled =
-                                    arith::MulFOp::create(body, location, args[0], args[1]);
-                                scaled = narrow(body, location, scaled, args[2].getType());
-                                linalg::YieldOp::create(body, location, scaled);
-                              });
+    writeSums(inner, row, count, width, to);
   });
 }
 

@@ -1,13 +1,16 @@
 // Relies on scores being scaled, as the queries are.
 #include "compiler/codegen/cpu/attention/OnlineSoftmax.h"
 
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -16,6 +19,44 @@ namespace tenon::codegen::cpu {
 
 OnlineSoftmax::OnlineSoftmax(KernelBuilder &kernel, int64_t lanes)
     : kernel(kernel), vector(VectorType::get(lanes, kernel.builder.getF32Type())) {}
+
+void OnlineSoftmax::setScale(double whole, bool isRounded) {
+  scale = isRounded && whole > 0 && std::isnormal(whole) ? std::exp2(std::round(std::log2(whole)))
+                                                         : whole;
+  scoreFactor = scale == whole ? 1 : whole / scale;
+}
+
+void OnlineSoftmax::scaleQueries(const IndexMath &math, Value from, Value to) const {
+  AffineMap identity = math.builder.getMultiDimIdentityMap(2);
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  linalg::GenericOp::create(math.builder, math.location, ValueRange{from}, ValueRange{to},
+                            ArrayRef<AffineMap>{identity, identity}, loops,
+                            [&](OpBuilder &body, Location location, ValueRange args) {
+                              Value wide = widen(body, location, args[0]);
+                              Value factor = arith::ConstantOp::create(
+                                  body, location, body.getF32FloatAttr(float(scale)));
+                              Value scaled = arith::MulFOp::create(body, location, wide, factor);
+                              scaled = narrow(body, location, scaled, args[1].getType());
+                              linalg::YieldOp::create(body, location, scaled);
+                            });
+}
+
+void OnlineSoftmax::writeSums(const IndexMath &math, Value row, Value count, Value columns,
+                              Value to) const {
+  Value from = math.view(sums, {row, math.constant(0)}, {count, columns});
+  Value inverses = math.view(total, {row}, {count});
+  AffineMap identity = math.builder.getMultiDimIdentityMap(2);
+  AffineMap byRow = AffineMap::get(2, 0, math.builder.getAffineDimExpr(0));
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  linalg::GenericOp::create(math.builder, math.location, ValueRange{from, inverses}, ValueRange{to},
+                            ArrayRef<AffineMap>{identity, byRow, identity}, loops,
+                            [](OpBuilder &body, Location location, ValueRange args) {
+                              Value scaled =
+                                  arith::MulFOp::create(body, location, args[0], args[1]);
+                              scaled = narrow(body, location, scaled, args[2].getType());
+                              linalg::YieldOp::create(body, location, scaled);
+                            });
+}
 
 void OnlineSoftmax::allocateRows(const IndexMath &math, int64_t rows, int64_t columns,
                                  AffineExpr width, Type element) {

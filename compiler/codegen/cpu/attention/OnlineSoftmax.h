@@ -29,6 +29,16 @@ protected:
   void allocateRows(const IndexMath &math, int64_t rows, int64_t columns, mlir::AffineExpr width,
                     mlir::Type element);
 
+  /// The scale of the attention. With `isRounded`, queries that are stored narrow again, they get a
+  /// power of two, which does not round them, and scores what is left.
+  void setScale(double whole, bool isRounded);
+  /// Queries times their scale, as matrices of one shape.
+  void scaleQueries(const IndexMath &math, mlir::Value from, mlir::Value to) const;
+  /// The sums of the rows [row, row + count), times their totals, which are inverted by now, to a
+  /// matrix of as many columns.
+  void writeSums(const IndexMath &math, mlir::Value row, mlir::Value count, mlir::Value columns,
+                 mlir::Value to) const;
+
   void startRow(const IndexMath &math, mlir::Value row);
   /// exp(score - shift) of the columns [first, end), both multiples of the lanes; their sum.
   mlir::Value sumOfExponentials(const IndexMath &math, mlir::Value row, mlir::Value first,
@@ -58,6 +68,7 @@ protected:
 
   KernelBuilder &kernel;
   mlir::VectorType vector;
+  double scoreFactor = 1;     ///< what of the attention's scale the queries have not
   mlir::Value scores;         ///< [most rows, keys of a block and a panel]
   mlir::Value exponentials;   ///< the same in words; of f32 the scores themselves
   mlir::Value sums;           ///< [most rows, value panels * 32]
@@ -65,6 +76,8 @@ protected:
 
 private:
   void rescale(const IndexMath &math, mlir::Value row, mlir::Value factor);
+
+  double scale = 1; ///< of the queries
 };
 
 } // namespace tenon::codegen::cpu

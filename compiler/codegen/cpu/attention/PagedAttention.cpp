@@ -16,13 +16,10 @@
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-
-#include <cmath>
 
 using namespace mlir;
 
@@ -83,8 +80,6 @@ private:
   int64_t mostTokens; ///< of a grid point
   int64_t window;
   double softcap;
-  double scale;       ///< of the queries
-  double scoreFactor; ///< what of the attention's scale the queries have not
   Value q, result, pages, starts, lengths;
   PagedCache keys, values;
   ProductType type; ///< of both products
@@ -106,9 +101,9 @@ PagedAttentionLowering::PagedAttentionLowering(KernelBuilder &kernel, tn::PagedA
                                                engine::CpuLevel level, int64_t most)
     : OnlineSoftmax(kernel, floatLanes(level)), op(op), sharing(sharingOf(op)),
       mostTokens(std::max<int64_t>(1, most / sharing)), window(op.getWindow()),
-      softcap(op.getSoftcap().convertToDouble()), scale(op.getScale().convertToDouble()),
-      scoreFactor(1), q(buffer(op.getQ())), result(kernel.output(0)), pages(buffer(op.getPages())),
-      starts(buffer(op.getStarts())), lengths(buffer(op.getLengths())),
+      softcap(op.getSoftcap().convertToDouble()), q(buffer(op.getQ())), result(kernel.output(0)),
+      pages(buffer(op.getPages())), starts(buffer(op.getStarts())),
+      lengths(buffer(op.getLengths())),
       keys{buffer(op.getKeys()), tn::getDims(op.getKeys().getType()), true},
       values{buffer(op.getValues()), tn::getDims(op.getValues().getType()), false},
       tokens(tn::getDims(op.getQ().getType())[0]),
@@ -119,12 +114,7 @@ PagedAttentionLowering::PagedAttentionLowering(KernelBuilder &kernel, tn::PagedA
   word = elementsOfWord(type);
   isWidened = type == ProductType::F32 && !element.isF32();
   blockKeys = llvm::alignTo(kBlockKeys, keys.positions());
-  if (type == ProductType::BF16 && scale > 0 && std::isnormal(scale)) {
-    // By a power of two queries are scaled without being rounded.
-    double power = std::exp2(std::round(std::log2(scale)));
-    scoreFactor = scale / power;
-    scale = power;
-  }
+  setScale(op.getScale().convertToDouble(), type == ProductType::BF16);
 }
 
 void PagedAttentionLowering::allocateScratch(const IndexMath &math) {
@@ -406,18 +396,7 @@ void PagedAttentionLowering::takeQueries(const IndexMath &math, const TokenBlock
     Value from = rowsOfTokens(in, q, block, token, block.keyHead, depth);
     Value to = in.view(rowsOfQueries, {in.mul(token, sharing), in.constant(0)},
                        {in.constant(sharing), in.constant(depth)});
-    AffineMap identity = in.builder.getMultiDimIdentityMap(2);
-    SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-    linalg::GenericOp::create(in.builder, in.location, ValueRange{from}, ValueRange{to},
-                              ArrayRef<AffineMap>{identity, identity}, loops,
-                              [&](OpBuilder &body, Location location, ValueRange args) {
-                                Value wide = widen(body, location, args[0]);
-                                Value factor = arith::ConstantOp::create(
-                                    body, location, body.getF32FloatAttr(float(scale)));
-                                Value scaled = arith::MulFOp::create(body, location, wide, factor);
-                                scaled = narrow(body, location, scaled, args[1].getType());
-                                linalg::YieldOp::create(body, location, scaled);
-                              });
+    scaleQueries(in, from, to);
   });
 }
 
@@ -430,21 +409,8 @@ void PagedAttentionLowering::writeResult(const IndexMath &math, const TokenBlock
   });
   forEach(math, block.tokens, [&](const IndexMath &in, Value token) {
     int64_t width = values.width();
-    Value row = in.mul(token, sharing), zero = in.constant(0), some = in.constant(sharing);
-    Value from = in.view(sums, {row, zero}, {some, in.constant(width)});
-    Value inverses = in.view(total, {row}, {some});
     Value to = rowsOfTokens(in, result, block, token, block.keyHead, width);
-    AffineMap identity = in.builder.getMultiDimIdentityMap(2);
-    AffineMap byRow = AffineMap::get(2, 0, in.builder.getAffineDimExpr(0));
-    SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
-    linalg::GenericOp::create(in.builder, in.location, ValueRange{from, inverses}, ValueRange{to},
-                              ArrayRef<AffineMap>{identity, byRow, identity}, loops,
-                              [](OpBuilder &body, Location location, ValueRange args) {
-                                Value scaled =
-                                    arith::MulFOp::create(body, location, args[0], args[1]);
-                                scaled = narrow(body, location, scaled, args[2].getType());
-                                linalg::YieldOp::create(body, location, scaled);
-                              });
+    writeSums(in, in.mul(token, sharing), in.constant(sharing), in.constant(width), to);
   });
 }
 
