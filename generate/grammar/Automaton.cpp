@@ -58,6 +58,29 @@ bool Mask::has(int32_t token) const {
                       : ((bits[static_cast<size_t>(token) / 64] >> (token % 64)) & 1) != 0;
 }
 
+void Mask::keep(std::span<float> logits, float never) const {
+  if (bits.empty()) {
+    std::vector<float> kept(tokens.size());
+    std::ranges::transform(tokens, kept.begin(), [&](int32_t token) { return logits[token]; });
+    std::ranges::fill(logits, never);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      logits[tokens[i]] = kept[i];
+    }
+    return;
+  }
+  for (size_t word = 0; word < bits.size(); ++word) {
+    std::span<float> part =
+        logits.subspan(word * 64, std::min<size_t>(64, logits.size() - word * 64));
+    if (bits[word] == 0) {
+      std::ranges::fill(part, never);
+      continue;
+    }
+    for (size_t i = 0; ~bits[word] != 0 && i < part.size(); ++i) {
+      part[i] = ((bits[word] >> i) & 1) != 0 ? part[i] : never;
+    }
+  }
+}
+
 /// Adds stacks to a place with all that they lead to without a symbol.
 class Automaton::Closing {
 public:

@@ -42,6 +42,8 @@ struct Mask {
   std::vector<int32_t> tokens; ///< the few
 
   bool has(int32_t token) const;
+  /// Replaces the logits of all others.
+  void keep(std::span<float> logits, float never) const;
   uint64_t bytes() const { return bits.size() * 8 + tokens.size() * 4; }
 };
 

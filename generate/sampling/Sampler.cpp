@@ -2,6 +2,7 @@
 // them, and is compared in double.
 #include "generate/sampling/Sampler.h"
 
+#include "generate/grammar/Automaton.h"
 #include "generate/sampling/Exponentials.h"
 #include "generate/sampling/Noise.h"
 #include "support/text/Text.h"
@@ -243,7 +244,8 @@ bool Sampler::changesLogits() const {
          options.presence != 0;
 }
 
-Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position,
+                           const grammar::Mask *mask) {
   if (!areFinite(logits)) {
     return Status::error(ErrorId::LogitsNotFinite,
                          strCat("the logits at position ", position, " are not finite"),
@@ -251,9 +253,12 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
   }
   std::vector<float> changed;
   std::span<const float> read = logits;
-  if (changesLogits()) {
+  if (changesLogits() || mask) {
     changed.assign(logits.begin(), logits.end());
     change(changed);
+    if (mask) {
+      mask->keep(changed, kNever);
+    }
     read = changed;
   }
   Draw draw{.token = largestOf(read)};

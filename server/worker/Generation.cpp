@@ -3,10 +3,17 @@
 #include "server/worker/Generation.h"
 
 #include "generate/session/Chat.h"
+#include "generate/tools/ToolGrammar.h"
+#include "support/json/Json.h"
+#include "support/text/Text.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -47,6 +54,30 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
     break;
   }
   return TextFinish::End;
+}
+
+/// Whether answers may call tools.
+bool usesTools(const TextAsk &ask) {
+  return !ask.options.tools.list.empty() && ask.options.tools.choice != ToolChoice::None;
+}
+
+generate::Message messageOf(const ChatMessage &message) {
+  generate::Message result{message.role, message.content, {}, message.callId};
+  if (!message.calls.empty()) {
+    for (const Json &call : parseJson(message.calls)) {
+      result.calls.push_back({call["id"].get<std::string>(), call["name"].get<std::string>(),
+                              dumpJson(call["arguments"])});
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> toolNames(const ToolOptions &tools) {
+  std::vector<std::string> names;
+  for (const Json &tool : parseJson(tools.list)) {
+    names.push_back(tool["function"]["name"].get<std::string>());
+  }
+  return names;
 }
 
 } // namespace
@@ -128,26 +159,92 @@ bool Generation::handle(std::string_view message) {
   return true;
 }
 
-Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) const {
+Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) {
   if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
     return *tokens;
   }
   if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
     return model->tokenizer().encode(*text);
   }
+  generate::ChatOptions options;
+  options.tools = usesTools(ask) ? ask.options.tools.list : std::string();
+  bool showsCalls = false;
   std::vector<generate::Message> messages;
   for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    messages.push_back({message.role, message.content});
+    messages.push_back(messageOf(message));
+    showsCalls = showsCalls || !message.calls.empty() || !message.callId.empty();
   }
-  TENON_ASSIGN(generate::jinja::Text text,
-               generate::renderChat(model->facts().chatTemplate, messages, model->tokenizer()));
+  if (showsCalls || !options.tools.empty()) {
+    TENON_ASSIGN(generate::ToolFormat format, toolFormat());
+    options.givesArgumentsAsText = format.givesArgumentsAsText;
+    if (showsCalls && !format.showsCalls) {
+      return Status::error(ErrorId::ToolsUnsupported,
+                           "the model's chat template shows no calls of tools",
+                           "leave out messages with calls and their results");
+    }
+  }
+  TENON_ASSIGN(
+      generate::jinja::Text text,
+      generate::renderChat(model->facts().chatTemplate, messages, model->tokenizer(), options));
   return generate::encodeChat(text, model->tokenizer());
+}
+
+Result<generate::ToolFormat> Generation::toolFormat() {
+  if (!foundTools) {
+    foundTools = generate::findToolFormat(model->facts().chatTemplate, model->tokenizer());
+  }
+  return *foundTools;
+}
+
+Result<std::shared_ptr<generate::grammar::Automaton>> Generation::formatOf(const TextAsk &ask) {
+  if (usesTools(ask)) {
+    return toolsFormatOf(ask);
+  }
+  switch (ask.options.format) {
+  case TextFormat::Object:
+    return formats.object();
+  case TextFormat::Schema:
+    return formats.schema(ask.options.schema);
+  case TextFormat::Any:
+    break;
+  }
+  return std::shared_ptr<generate::grammar::Automaton>();
+}
+
+Result<std::shared_ptr<generate::grammar::Automaton>>
+Generation::toolsFormatOf(const TextAsk &ask) {
+  const ToolOptions &tools = ask.options.tools;
+  generate::ToolRules rules;
+  rules.tools = parseJson(tools.list);
+  rules.mustCall = tools.choice != ToolChoice::Auto;
+  rules.name = tools.name;
+  rules.isParallel = tools.isParallel;
+  if (ask.options.format == TextFormat::Object) {
+    rules.content = Json{{"type", "object"}};
+  } else if (ask.options.format == TextFormat::Schema) {
+    rules.content = parseJson(ask.options.schema);
+  }
+  if (!generate::needGrammar(rules)) {
+    return std::shared_ptr<generate::grammar::Automaton>();
+  }
+  TENON_ASSIGN(generate::ToolFormat format, toolFormat());
+  std::string name = strCat("tools ", static_cast<int>(tools.choice),
+                            tools.isParallel ? " several " : " one ", tools.name, " ", tools.list,
+                            " ", static_cast<int>(ask.options.format), ask.options.schema);
+  return formats.named(name,
+                       [&] { return generate::toolGrammar(rules, format, model->tokenizer()); });
 }
 
 Status Generation::prepare(const TextAsk &ask) {
   TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
   TENON_TRY(model->facts().checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
+  TENON_ASSIGN(options.format, formatOf(ask));
+  std::optional<generate::ToolFormat> tools;
+  if (usesTools(ask)) {
+    TENON_ASSIGN(tools, toolFormat());
+    options.shown = tools->markers;
+  }
   // The last token of an answer needs no position.
   int64_t room = model->facts().positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
@@ -164,7 +261,14 @@ Status Generation::prepare(const TextAsk &ask) {
     request.options = options;
     request.options.sampling.seed += i;
     request.salt = ask.salt;
-    pending.submissions.push_back({std::move(request), ask.options.givesTokens});
+    std::unique_ptr<generate::ToolParser> parser;
+    if (tools) {
+      std::random_device device;
+      parser = std::make_unique<generate::ToolParser>(*tools, toolNames(ask.options.tools),
+                                                      ask.options.tools.isParallel,
+                                                      (uint64_t(device()) << 32) | device());
+    }
+    pending.submissions.push_back({std::move(request), ask.options.givesTokens, std::move(parser)});
   }
   added.notify_one();
   return Status::ok();
@@ -206,7 +310,7 @@ void Generation::take(Work work, TextStep &out) {
     uint64_t id = submission.request.id;
     Status status = service->submit(std::move(submission.request));
     if (status.isOk()) {
-      open[id] = submission.givesTokens;
+      open[id] = {submission.givesTokens, std::move(submission.parser)};
     } else {
       out.events.push_back(TextFailed{id, std::move(status)});
     }
@@ -221,7 +325,7 @@ void Generation::take(Work work, TextStep &out) {
 
 void Generation::step(TextStep &out) {
   Status status = service->step([&](uint64_t id, Result<generate::Piece> piece) {
-    std::unordered_map<uint64_t, bool>::iterator found = open.find(id);
+    std::unordered_map<uint64_t, Open>::iterator found = open.find(id);
     if (found == open.end()) {
       return; // the front does not wait for it any more
     }
@@ -230,9 +334,12 @@ void Generation::step(TextStep &out) {
       open.erase(found);
       return;
     }
-    out.events.push_back(describe(id, found->second, *piece));
-    if (piece->finish) {
+    TextPiece described = describe(id, found->second, *piece);
+    bool isLast = described.finish != TextFinish::None;
+    out.events.push_back(std::move(described));
+    if (isLast) {
       open.erase(found);
+      service->cancel(id); // where a call of a tool is all that was asked for
     }
   });
   if (!status.isOk()) {
@@ -241,7 +348,7 @@ void Generation::step(TextStep &out) {
 }
 
 void Generation::endAll(const Status &why, TextStep &out) {
-  for (const auto &[id, givesTokens] : open) {
+  for (const auto &[id, answer] : open) {
     service->cancel(id);
     out.events.push_back(TextFailed{id, why});
   }
@@ -253,16 +360,30 @@ TextToken Generation::describe(const generate::Draw &draw, bool givesTokens) con
           givesTokens ? std::string(model->tokenizer().bytesOf(draw.token)) : std::string()};
 }
 
-TextPiece Generation::describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const {
+TextPiece Generation::describe(uint64_t id, const Open &answer,
+                               const generate::Piece &piece) const {
   TextPiece described;
   described.id = id;
   described.text = piece.text;
-  described.token = describe(piece.draw, givesTokens);
+  described.token = describe(piece.draw, answer.givesTokens);
   for (const generate::Draw &draw : piece.top) {
     described.top.push_back(describe(draw, true));
   }
   described.finish = finishOf(piece.finish);
   described.cachedTokens = static_cast<uint64_t>(piece.reused);
+  if (answer.parser) {
+    generate::ToolText parsed = answer.parser->add(piece.text);
+    if (piece.finish) {
+      parsed.append(answer.parser->finish());
+    } else if (answer.parser->isOver()) {
+      described.finish = TextFinish::Stop;
+    }
+    described.text = std::move(parsed.content);
+    for (generate::CallPart &part : parsed.parts) {
+      described.calls.push_back(
+          {part.index, std::move(part.id), std::move(part.name), std::move(part.arguments)});
+    }
+  }
   return described;
 }
 

@@ -4,14 +4,18 @@
 
 #pragma once
 
+#include "generate/grammar/Formats.h"
 #include "generate/service/TextService.h"
 #include "generate/session/LanguageModel.h"
+#include "generate/tools/ToolFormat.h"
+#include "generate/tools/ToolParser.h"
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/TextMessages.h"
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -36,12 +40,19 @@ public:
 private:
   Generation(std::unique_ptr<generate::LanguageModel> model,
              std::unique_ptr<generate::TextService> service)
-      : model(std::move(model)), service(std::move(service)) {}
+      : model(std::move(model)), service(std::move(service)),
+        formats(this->model->tokenizer(), this->model->facts().vocabulary) {}
 
   /// What the first thread hands to the second.
   struct Submission {
     generate::TextRequest request;
     bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser; ///< null where it calls no tools
+  };
+  /// An answer that the front waits for.
+  struct Open {
+    bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser;
   };
   struct Work {
     std::vector<Submission> submissions;
@@ -53,14 +64,19 @@ private:
   /// False where the message is not one of the front's.
   bool handle(std::string_view message);
   Status prepare(const TextAsk &ask);
-  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask) const;
+  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask);
+  /// How the model's template writes calls of tools. TN0626.
+  Result<generate::ToolFormat> toolFormat();
+  /// What the answers are held to; null for any text.
+  Result<std::shared_ptr<generate::grammar::Automaton>> formatOf(const TextAsk &ask);
+  Result<std::shared_ptr<generate::grammar::Automaton>> toolsFormatOf(const TextAsk &ask);
 
   // The thread that steps.
   void work();
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);
-  TextPiece describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const;
+  TextPiece describe(uint64_t id, const Open &answer, const generate::Piece &piece) const;
   TextToken describe(const generate::Draw &draw, bool givesTokens) const;
 
   /// Both threads; nothing more is sent once the front has gone.
@@ -68,7 +84,9 @@ private:
 
   const std::unique_ptr<generate::LanguageModel> model;
   const std::unique_ptr<generate::TextService> service; ///< of the thread that steps
-  std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
+  std::unordered_map<uint64_t, Open> open;              ///< by answer; the same
+  generate::grammar::Formats formats;                   ///< of the thread that reads, as the next
+  std::optional<Result<generate::ToolFormat>> foundTools;
   Descriptor socket;
   std::mutex sending;
 

@@ -119,7 +119,8 @@ Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
   Clock::time_point began = Clock::now();
   const Json &schema = test.at("schema");
   Result<std::shared_ptr<const Grammar>> grammar =
-      schema.is_null() ? Result<std::shared_ptr<const Grammar>>(anyObject()) : compileSchema(schema);
+      schema.is_null() ? Result<std::shared_ptr<const Grammar>>(anyObject())
+                       : compileSchema(schema);
   double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   if (!grammar.isOk()) {
     return {{"refused", grammar.status().toString()}, {"seconds", seconds}};
@@ -137,8 +138,11 @@ Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
   result["wrong"] = walker.wrong;
   result["checked"] = walker.checked;
   result["nodes"] = (*grammar)->nodes.size();
-  result["counts"] = {{"masks", counts.masks},   {"made", counts.made}, {"steps", counts.steps},
-                      {"walked", counts.walked}, {"bytes", counts.bytes}};
+  result["counts"] = {{"masks", counts.masks},
+                      {"made", counts.made},
+                      {"steps", counts.steps},
+                      {"walked", counts.walked},
+                      {"bytes", counts.bytes}};
   return result;
 }
 
