@@ -361,6 +361,7 @@ void ToolParser::stream(ToolText &out, std::string_view arguments, bool isWhole)
     out.append({{}, {{count - 1, {}, {}, std::move(inside)}}});
     return;
   }
+  arguments = withoutBlanksBehind(arguments); // which may be those behind the object
   if (arguments.size() > streamed) {
     out.append({{}, {{count - 1, {}, {}, std::string(arguments.substr(streamed))}}});
     streamed = arguments.size();
