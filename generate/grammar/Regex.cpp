@@ -1,5 +1,7 @@
 // A tree, Thompson's automaton, and its subsets. The ends of a text are two symbols of their own
 // around it, which `^` and `$` take.
+//
+// One file: the tree is nobody else's, and each of its kinds is read and built once.
 #include "generate/grammar/Regex.h"
 
 #include "generate/text/Utf8.h"

@@ -188,6 +188,17 @@ JsonTypes typesOf(const Json &value) {
   return bitOf(isInteger ? JsonType::Integer : type);
 }
 
+bool isAnything(const Json &schema) {
+  return schema == true || (schema.is_object() && schema.empty());
+}
+
+Json joined(std::vector<Json> schemas) {
+  std::erase_if(schemas, isAnything);
+  return schemas.empty()       ? Json(true)
+         : schemas.size() == 1 ? schemas[0]
+                               : Json{{"allOf", std::move(schemas)}};
+}
+
 Status refuseSchema(const std::string &path, std::string_view what) {
   return Status::error(ErrorId::SchemaUnsupported, strCat("the schema's '", path, "' ", what),
                        "change it, or describe it in the prompt instead");

@@ -76,6 +76,10 @@ private:
   uint64_t joined = 0; ///< schemas
 };
 
+bool isAnything(const Json &schema);
+/// A schema that all of these are; `true` for none.
+Json joined(std::vector<Json> schemas);
+
 Status refuseSchema(const std::string &path, std::string_view what);
 
 } // namespace tenon::generate::grammar

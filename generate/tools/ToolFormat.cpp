@@ -42,7 +42,8 @@ Result<std::string> renderCalls(std::string_view chatTemplate, const Tokenizer &
     }
   }
   TENON_ASSIGN(jinja::Text text, renderChat(chatTemplate, messages, tokenizer,
-                                            {.tools = probeTools(), .givesArgumentsAsText = asText,
+                                            {.tools = probeTools(),
+                                             .givesArgumentsAsText = asText,
                                              .addsPrompt = calls == 0}));
   return std::move(text.bytes);
 }
@@ -113,7 +114,8 @@ std::string lastQuoted(std::string_view text) {
 /// What stands behind the generation prompt in a rendering of an answer.
 std::string_view answerIn(std::string_view text, std::string_view prompt) {
   size_t same = static_cast<size_t>(std::ranges::mismatch(text, prompt).in1 - text.begin());
-  if (!trimmed(prompt.substr(same)).empty()) { // the prompt goes on otherwise: back to where the turn began
+  if (!trimmed(prompt.substr(same))
+           .empty()) { // the prompt goes on otherwise: back to where the turn began
     size_t line = text.substr(0, same).find_last_of("\n>");
     same = line == text.npos ? 0 : line + 1;
   }
@@ -153,9 +155,9 @@ void describe(ToolFormat &format, const Tokenizer &tokenizer) {
   size_t object = format.before.rfind('{');
   format.isObject = object != format.before.npos;
   if (format.isObject) {
-    format.nameKey =
+    format.keys.name =
         lastQuoted(std::string_view(format.before).substr(0, format.before.rfind('"')));
-    format.argumentsKey = lastQuoted(format.middle);
+    format.keys.arguments = lastQuoted(format.middle);
   }
   std::string_view head = trimmed(std::string_view(format.before).substr(0, object));
   auto cut = cutAtTokens(head, format.markers, tokenizer);

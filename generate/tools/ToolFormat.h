@@ -4,6 +4,7 @@
 
 #include "generate/session/Chat.h"
 #include "generate/tokenizer/Tokenizer.h"
+#include "generate/tools/ObjectScan.h"
 #include "support/Result.h"
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct ToolFormat {
   std::string closer;     ///< how `behind` ends, without its JSON
   bool showsCalls = true; ///< the template writes them; otherwise its text says how
   bool isObject = false;  ///< a call is a JSON object
-  std::string nameKey, argumentsKey; ///< of that
+  CallKeys keys;          ///< of that
   bool givesArgumentsAsText = false; ///< see ChatOptions
   std::vector<int32_t> markers;      ///< control tokens that are written with calls
 };

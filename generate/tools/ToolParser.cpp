@@ -13,10 +13,6 @@
 namespace tenon::generate {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
-
-bool isBlank(char c) { return kBlanks.find(c) != kBlanks.npos; }
-
 /// The longest end of a text that another begins with, but not all of that.
 size_t heldEnd(std::string_view text, std::string_view what) {
   for (size_t size = std::min(text.size(), what.size() - 1); size > 0; --size) {
@@ -25,20 +21,6 @@ size_t heldEnd(std::string_view text, std::string_view what) {
     }
   }
   return 0;
-}
-
-std::string_view withoutBlanks(std::string_view text) {
-  while (!text.empty() && isBlank(text.front())) {
-    text.remove_prefix(1);
-  }
-  return text;
-}
-
-std::string_view withoutBlanksBehind(std::string_view text) {
-  while (!text.empty() && isBlank(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
 }
 
 /// A text's beginning beside a pattern, whatever blanks both have.
@@ -138,7 +120,7 @@ void ToolParser::takeContent(ToolText &out) {
     } else if (!rest.empty()) {
       opened = held.size() - rest.size();
       state = State::Call;
-      scan = Scan{.at = opened};
+      scan = ObjectScan{.at = opened};
     }
     return;
   }
@@ -153,7 +135,7 @@ void ToolParser::takeContent(ToolText &out) {
   give(withoutBlanksBehind(std::string_view(held).substr(0, at)).size());
   opened = held.find(format.opener) + format.opener.size();
   state = State::Call;
-  scan = Scan{.at = opened};
+  scan = ObjectScan{.at = opened};
 }
 
 bool ToolParser::takeCall(ToolText &out) {
@@ -175,7 +157,7 @@ bool ToolParser::takeObject(ToolText &out) {
       return true;
     }
   }
-  scanOn();
+  scan.read(held, format.keys);
   if (scan.name && !isStarted && !startCall(out, *scan.name)) {
     reject(out);
     return true;
@@ -199,65 +181,6 @@ bool ToolParser::takeObject(ToolText &out) {
   return true;
 }
 
-/// Reads on in the object, up to its end or that of the text.
-void ToolParser::scanOn() {
-  for (; scan.at < held.size() && !scan.isOver; ++scan.at) {
-    char c = held[scan.at];
-    if (scan.isInString) {
-      bool ends = c == '"' && !scan.isEscaped;
-      scan.isEscaped = c == '\\' && !scan.isEscaped;
-      scan.isInString = !ends;
-      if (ends && scan.depth == 1 && !scan.isInValue) {
-        Json key =
-            parseJson(std::string_view(held).substr(scan.keyBegin, scan.at + 1 - scan.keyBegin));
-        scan.key = key.is_string() ? key.get<std::string>() : std::string();
-      }
-      continue;
-    }
-    bool isFirst = scan.isInValue && scan.valueBegin == 0 && !isBlank(c);
-    scan.valueBegin = isFirst ? scan.at : scan.valueBegin;
-    if (c == '"') {
-      scan.isInString = true;
-      scan.keyBegin = scan.isInValue ? scan.keyBegin : scan.at;
-    } else if (c == ':' && scan.depth == 1 && !scan.isInValue) {
-      scan.isInValue = true;
-      scan.valueBegin = 0;
-    } else if (c == ',' && scan.depth == 1) {
-      endMember(scan.at);
-    } else if (c == '{' || c == '[') {
-      ++scan.depth;
-    } else if (c == '}' || c == ']') {
-      if (--scan.depth == 0) {
-        endMember(scan.at);
-        scan.isOver = true;
-      }
-    }
-  }
-  bool isOfArguments =
-      scan.isInValue && scan.valueBegin > 0 &&
-      (scan.key == format.argumentsKey || scan.key == "arguments" || scan.key == "parameters");
-  if (isOfArguments && !scan.isOver && held[scan.valueBegin] == '{') {
-    scan.arguments = {scan.valueBegin, scan.at};
-  }
-}
-
-void ToolParser::endMember(size_t end) {
-  if (!scan.isInValue) {
-    return;
-  }
-  scan.isInValue = false;
-  std::string_view value =
-      withoutBlanksBehind(std::string_view(held).substr(scan.valueBegin, end - scan.valueBegin));
-  if (scan.key == format.nameKey || scan.key == "name") {
-    Json name = parseJson(value);
-    scan.name = name.is_string() ? name.get<std::string>() : std::string();
-  } else if (scan.key == format.argumentsKey || scan.key == "arguments" ||
-             scan.key == "parameters") {
-    scan.arguments = {scan.valueBegin, scan.valueBegin + value.size()};
-    scan.isWhole = true;
-  }
-}
-
 /// A call whose name stands outside of JSON: behind what opens it, up to `middle`.
 bool ToolParser::takeNamed(ToolText &out) {
   if (!isStarted) {
@@ -275,13 +198,13 @@ bool ToolParser::takeNamed(ToolText &out) {
       return true;
     }
     argumentsAt = opened + end + format.middle.size();
-    scan = Scan{.at = argumentsAt};
+    scan = ObjectScan{.at = argumentsAt};
   }
   size_t begin = argumentsAt;
   while (begin < held.size() && isBlank(held[begin])) {
     ++begin;
   }
-  scanOn();
+  scan.read(held, format.keys);
   stream(out, std::string_view(held).substr(begin, std::max(scan.at, begin) - begin), scan.isOver);
   if (!scan.isOver) {
     return false;
@@ -304,7 +227,7 @@ bool ToolParser::takeBehindNamed() {
     held.replace(0, next.size, format.before);
     opened = format.opener.size();
     state = State::Call;
-    scan = Scan{};
+    scan = ObjectScan{};
     return true;
   }
   if (last.isWhole) {
@@ -343,7 +266,7 @@ bool ToolParser::takeBehindObject(ToolText &out) {
   } else if (held[0] == '{') {
     opened = 0;
     state = State::Call;
-    scan = Scan{};
+    scan = ObjectScan{};
   } else {
     hasContent = true;
   }
@@ -382,7 +305,7 @@ bool ToolParser::startCall(ToolText &out, const std::string &name) {
 void ToolParser::endCall() {
   state = State::Behind;
   isStarted = false;
-  scan = Scan{};
+  scan = ObjectScan{};
 }
 
 /// What is held is no call.
@@ -391,7 +314,7 @@ void ToolParser::reject(ToolText &out) {
   held.clear();
   hasContent = true;
   state = State::Content;
-  scan = Scan{};
+  scan = ObjectScan{};
 }
 
 std::string ToolParser::makeId() {

@@ -2,6 +2,7 @@
 // of each call.
 #pragma once
 
+#include "generate/tools/ObjectScan.h"
 #include "generate/tools/ToolFormat.h"
 
 #include <cstdint>
@@ -46,19 +47,6 @@ public:
 
 private:
   enum class State : uint8_t { Content, Call, Behind };
-  /// A JSON object, character by character: what its members of the first level are.
-  struct Scan {
-    size_t at = 0; ///< in `held`
-    int depth = 0;
-    bool isInString = false, isEscaped = false, isOver = false;
-    size_t keyBegin = 0, valueBegin = 0;
-    std::string key = {};
-    bool isInValue = false;
-    std::optional<std::string> name = {};
-    std::optional<std::pair<size_t, size_t>> arguments = {}; ///< where they stand, as far as they came
-    bool isWhole = false;                               ///< of arguments
-  };
-
   void takeContent(ToolText &out);
   bool beginCall(ToolText &out);
   bool takeCall(ToolText &out);
@@ -67,8 +55,6 @@ private:
   bool takeBehind(ToolText &out);
   bool takeBehindNamed();
   bool takeBehindObject(ToolText &out);
-  void scanOn();
-  void endMember(size_t end);
   void stream(ToolText &out, std::string_view arguments, bool isWhole);
   bool startCall(ToolText &out, const std::string &name);
   void endCall();
@@ -82,7 +68,7 @@ private:
   State state = State::Content;
   std::string held;        ///< what is not handed out yet
   bool hasContent = false; ///< but white space
-  Scan scan;
+  ObjectScan scan;
   size_t opened = 0; ///< characters of `held` before the call's own
   size_t count = 0;
   bool isStarted = false; ///< the call's first part was handed out

@@ -2,17 +2,9 @@
 
 #include "server/worker/Generation.h"
 
-#include "generate/session/Chat.h"
-#include "generate/tools/ToolGrammar.h"
-#include "support/json/Json.h"
-#include "support/text/Text.h"
-
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <random>
 #include <utility>
 
 #include <sys/socket.h>
@@ -54,30 +46,6 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
     break;
   }
   return TextFinish::End;
-}
-
-/// Whether answers may call tools.
-bool usesTools(const TextAsk &ask) {
-  return !ask.options.tools.list.empty() && ask.options.tools.choice != ToolChoice::None;
-}
-
-generate::Message messageOf(const ChatMessage &message) {
-  generate::Message result{message.role, message.content, {}, message.callId};
-  if (!message.calls.empty()) {
-    for (const Json &call : parseJson(message.calls)) {
-      result.calls.push_back({call["id"].get<std::string>(), call["name"].get<std::string>(),
-                              dumpJson(call["arguments"])});
-    }
-  }
-  return result;
-}
-
-std::vector<std::string> toolNames(const ToolOptions &tools) {
-  std::vector<std::string> names;
-  for (const Json &tool : parseJson(tools.list)) {
-    names.push_back(tool["function"]["name"].get<std::string>());
-  }
-  return names;
 }
 
 } // namespace
@@ -159,92 +127,13 @@ bool Generation::handle(std::string_view message) {
   return true;
 }
 
-Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) {
-  if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
-    return *tokens;
-  }
-  if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
-    return model->tokenizer().encode(*text);
-  }
-  generate::ChatOptions options;
-  options.tools = usesTools(ask) ? ask.options.tools.list : std::string();
-  bool showsCalls = false;
-  std::vector<generate::Message> messages;
-  for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    messages.push_back(messageOf(message));
-    showsCalls = showsCalls || !message.calls.empty() || !message.callId.empty();
-  }
-  if (showsCalls || !options.tools.empty()) {
-    TENON_ASSIGN(generate::ToolFormat format, toolFormat());
-    options.givesArgumentsAsText = format.givesArgumentsAsText;
-    if (showsCalls && !format.showsCalls) {
-      return Status::error(ErrorId::ToolsUnsupported,
-                           "the model's chat template shows no calls of tools",
-                           "leave out messages with calls and their results");
-    }
-  }
-  TENON_ASSIGN(
-      generate::jinja::Text text,
-      generate::renderChat(model->facts().chatTemplate, messages, model->tokenizer(), options));
-  return generate::encodeChat(text, model->tokenizer());
-}
-
-Result<generate::ToolFormat> Generation::toolFormat() {
-  if (!foundTools) {
-    foundTools = generate::findToolFormat(model->facts().chatTemplate, model->tokenizer());
-  }
-  return *foundTools;
-}
-
-Result<std::shared_ptr<generate::grammar::Automaton>> Generation::formatOf(const TextAsk &ask) {
-  if (usesTools(ask)) {
-    return toolsFormatOf(ask);
-  }
-  switch (ask.options.format) {
-  case TextFormat::Object:
-    return formats.object();
-  case TextFormat::Schema:
-    return formats.schema(ask.options.schema);
-  case TextFormat::Any:
-    break;
-  }
-  return std::shared_ptr<generate::grammar::Automaton>();
-}
-
-Result<std::shared_ptr<generate::grammar::Automaton>>
-Generation::toolsFormatOf(const TextAsk &ask) {
-  const ToolOptions &tools = ask.options.tools;
-  generate::ToolRules rules;
-  rules.tools = parseJson(tools.list);
-  rules.mustCall = tools.choice != ToolChoice::Auto;
-  rules.name = tools.name;
-  rules.isParallel = tools.isParallel;
-  if (ask.options.format == TextFormat::Object) {
-    rules.content = Json{{"type", "object"}};
-  } else if (ask.options.format == TextFormat::Schema) {
-    rules.content = parseJson(ask.options.schema);
-  }
-  if (!generate::needGrammar(rules)) {
-    return std::shared_ptr<generate::grammar::Automaton>();
-  }
-  TENON_ASSIGN(generate::ToolFormat format, toolFormat());
-  std::string name = strCat("tools ", static_cast<int>(tools.choice),
-                            tools.isParallel ? " several " : " one ", tools.name, " ", tools.list,
-                            " ", static_cast<int>(ask.options.format), ask.options.schema);
-  return formats.named(name,
-                       [&] { return generate::toolGrammar(rules, format, model->tokenizer()); });
-}
-
 Status Generation::prepare(const TextAsk &ask) {
-  TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
+  TENON_ASSIGN(std::vector<int32_t> prompt, asks.tokensOf(ask));
   TENON_TRY(model->facts().checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
-  TENON_ASSIGN(options.format, formatOf(ask));
-  std::optional<generate::ToolFormat> tools;
-  if (usesTools(ask)) {
-    TENON_ASSIGN(tools, toolFormat());
-    options.shown = tools->markers;
-  }
+  TENON_ASSIGN(options.format, asks.formatOf(ask));
+  TENON_ASSIGN(std::optional<generate::ToolFormat> tools, asks.toolsOf(ask));
+  options.shown = tools ? tools->markers : std::vector<int32_t>();
   // The last token of an answer needs no position.
   int64_t room = model->facts().positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
@@ -261,14 +150,8 @@ Status Generation::prepare(const TextAsk &ask) {
     request.options = options;
     request.options.sampling.seed += i;
     request.salt = ask.salt;
-    std::unique_ptr<generate::ToolParser> parser;
-    if (tools) {
-      std::random_device device;
-      parser = std::make_unique<generate::ToolParser>(*tools, toolNames(ask.options.tools),
-                                                      ask.options.tools.isParallel,
-                                                      (uint64_t(device()) << 32) | device());
-    }
-    pending.submissions.push_back({std::move(request), ask.options.givesTokens, std::move(parser)});
+    pending.submissions.push_back({std::move(request), ask.options.givesTokens,
+                                   tools ? asks.parserOf(ask, *tools) : nullptr});
   }
   added.notify_one();
   return Status::ok();

@@ -4,18 +4,16 @@
 
 #pragma once
 
-#include "generate/grammar/Formats.h"
 #include "generate/service/TextService.h"
 #include "generate/session/LanguageModel.h"
-#include "generate/tools/ToolFormat.h"
 #include "generate/tools/ToolParser.h"
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/TextMessages.h"
+#include "server/worker/AskReader.h"
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -40,8 +38,7 @@ public:
 private:
   Generation(std::unique_ptr<generate::LanguageModel> model,
              std::unique_ptr<generate::TextService> service)
-      : model(std::move(model)), service(std::move(service)),
-        formats(this->model->tokenizer(), this->model->facts().vocabulary) {}
+      : model(std::move(model)), service(std::move(service)), asks(*this->model) {}
 
   /// What the first thread hands to the second.
   struct Submission {
@@ -64,12 +61,6 @@ private:
   /// False where the message is not one of the front's.
   bool handle(std::string_view message);
   Status prepare(const TextAsk &ask);
-  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask);
-  /// How the model's template writes calls of tools. TN0626.
-  Result<generate::ToolFormat> toolFormat();
-  /// What the answers are held to; null for any text.
-  Result<std::shared_ptr<generate::grammar::Automaton>> formatOf(const TextAsk &ask);
-  Result<std::shared_ptr<generate::grammar::Automaton>> toolsFormatOf(const TextAsk &ask);
 
   // The thread that steps.
   void work();
@@ -85,8 +76,7 @@ private:
   const std::unique_ptr<generate::LanguageModel> model;
   const std::unique_ptr<generate::TextService> service; ///< of the thread that steps
   std::unordered_map<uint64_t, Open> open;              ///< by answer; the same
-  generate::grammar::Formats formats;                   ///< of the thread that reads, as the next
-  std::optional<Result<generate::ToolFormat>> foundTools;
+  AskReader asks;                                       ///< of the thread that reads
   Descriptor socket;
   std::mutex sending;
 

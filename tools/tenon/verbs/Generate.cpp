@@ -253,7 +253,7 @@ Action declareGenerate(CLI::App &command) {
   command.add_option("--template", flags->templateFile,
                      "A file with the chat template to use instead of the model's");
   command.add_option("--schema", flags->schemaFile,
-                     "A file with a JSON schema that every answer is a value of");
+                     "A file with a JSON schema that answers are values of");
   addNumber(
       command, "--max-tokens", {1, 1'000'000},
       [flags](uint64_t value) { flags->options.maxTokens = static_cast<int64_t>(value); },
