@@ -57,12 +57,18 @@ Stage randomStage(uint64_t seed) {
                   .sequences = random.within(1, 6),
                   .rows = random.within(1, 6),
                   .vocabulary = facts.vocabulary};
+  auto make = [](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
+    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of));
+  };
+  // The draft model guesses right, but where it is not given what was said or drawn by chance.
+  PageFacts drafts = pages;
+  drafts.pages += random.below(3);
+  drafts.tokens = std::max<int64_t>(pages.tokens, 12);
   return {.tokenizer = &bytes(),
           .facts = facts,
-          .engine = [pages]() -> Result<std::unique_ptr<StepEngine>> {
-            return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(pages));
-          },
-          .alone = [facts](const TextRequest &request) { return alone(request, facts); }};
+          .engine = [=] { return make(pages); },
+          .alone = [facts](const TextRequest &request) { return alone(request, facts); },
+          .guesses = [=] { return make(drafts); }};
 }
 
 TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
@@ -75,6 +81,71 @@ TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
   EXPECT_GT(total.cancelled, 1000U);
   EXPECT_GT(total.scheduler.acceptedTokens, 10'000U);
   EXPECT_GT(total.scheduler.draftTokens, total.scheduler.acceptedTokens);
+}
+
+TEST(TextService, DraftModelThatIsRightIsBelieved) {
+  ModelFacts facts = factsOf(64);
+  PageFacts pages{.page = 4,
+                  .pages = 64,
+                  .table = 16,
+                  .tokens = 64,
+                  .sequences = 4,
+                  .rows = 40,
+                  .vocabulary = facts.vocabulary};
+  auto run = [&](int64_t draftTokens, bool hasDraft) {
+    Result<std::unique_ptr<TextService>> made = TextService::create(
+        bytes(), facts, std::make_unique<HashEngine>(pages), {.draftTokens = draftTokens},
+        hasDraft ? std::make_unique<HashEngine>(pages) : nullptr);
+    std::unique_ptr<TextService> service = std::move(*made);
+    std::map<uint64_t, std::string> texts;
+    for (uint64_t id : {1, 2, 3}) {
+      TextRequest request{.id = id, .prompt = {static_cast<int32_t>('a' + id), 'b'}};
+      request.options.maxTokens = 40;
+      EXPECT_TRUE(service->submit(request).isOk());
+    }
+    while (!service->isIdle()) {
+      EXPECT_TRUE(service->step([&](uint64_t id, Result<Piece> piece) { texts[id] += piece->text; })
+                      .isOk());
+    }
+    return std::pair(texts, service->statistics());
+  };
+  auto [plain, without] = run(0, false);
+  auto [guessed, with] = run(3, true);
+  EXPECT_EQ(plain, guessed);
+  // It is the same model: what it guesses is drawn, up to an answer's end.
+  EXPECT_EQ(with.scheduler.draftTokens, with.scheduler.acceptedTokens);
+  EXPECT_LT(with.steps * 2, without.steps);
+}
+
+TEST(TextService, DraftModelHasToFit) {
+  ModelFacts facts = factsOf(64);
+  PageFacts pages{.page = 4,
+                  .pages = 16,
+                  .table = 16,
+                  .tokens = 64,
+                  .sequences = 8,
+                  .rows = 8,
+                  .vocabulary = facts.vocabulary};
+  auto refusal = [&](int64_t PageFacts::*fact, int64_t value) {
+    PageFacts other = pages;
+    other.*fact = value;
+    return std::string(TextService::create(bytes(), facts, std::make_unique<HashEngine>(pages), {},
+                                           std::make_unique<HashEngine>(other))
+                           .status()
+                           .message());
+  };
+  EXPECT_EQ("the draft model has 15 pages, and the model 16", refusal(&PageFacts::pages, 15));
+  EXPECT_EQ("the draft model has 8 positions in a page, and the model 4",
+            refusal(&PageFacts::page, 8));
+  EXPECT_EQ("the draft model has 32 positions, and the model 64", refusal(&PageFacts::table, 8));
+  EXPECT_EQ("the draft model has 7 sequences in a step, and the model 8",
+            refusal(&PageFacts::sequences, 7));
+  EXPECT_EQ("the draft model has 15 tokens in a step, and the model 16",
+            refusal(&PageFacts::tokens, 15));
+  Vocabulary other = smallVocabulary();
+  std::swap(other.tokens['a'], other.tokens['b']);
+  EXPECT_EQ("token 97 of the draft model is not that of the model",
+            std::string(DraftModel::checkTokens(*Tokenizer::create(other), bytes()).message()));
 }
 
 /// Sixteen pages of four positions for sequences of up to 32.
