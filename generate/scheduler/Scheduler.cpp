@@ -212,7 +212,7 @@ void Scheduler::displace(Step &step) {
   auto place = waitingOnes.begin();
   for (int deferred = 0; place != waitingOnes.end() && !runningOnes.empty() &&
                          deferred < kMaxDeferred && options.policy == PagePolicy::Recompute;) {
-    Request &request = **place;
+    Request &request = **place++;
     auto first = std::ranges::find_if(runningOnes, [&](const Request *other) {
       return other->arrival.priority < request.arrival.priority;
     });
@@ -223,7 +223,6 @@ void Scheduler::displace(Step &step) {
     std::vector<PagePool::Match> shared = sharedPages(request);
     if (isBeingComputed(request, shared)) {
       ++deferred;
-      ++place;
       continue;
     }
     std::span<Request *const> higher(runningOnes.begin(), first);
@@ -240,7 +239,6 @@ void Scheduler::displace(Step &step) {
     if (admit(request) != Admission::Admitted) {
       return;
     }
-    place = waitingOnes.begin();
   }
 }
 
@@ -284,14 +282,14 @@ void Scheduler::plan(Request &request, int64_t count, Step &step) const {
                        .pages = request.pages});
 }
 
-Step Scheduler::next(int64_t now) {
+Step Scheduler::next(int64_t now, int64_t promptTokens) {
   Step step;
   expire(now, step);
   displace(step);
   auto continues = [](const Request *request) { return request->remaining() == 1; };
   int64_t continuing = std::ranges::count_if(runningOnes, continues);
   int64_t left = options.stepTokens - continuing; // for tokens of prompts
-  left = continuing > 0 ? std::min(left, options.promptTokens) : left;
+  left = continuing > 0 ? std::min({left, options.promptTokens, promptTokens}) : left;
   // Preemptions shorten the list from its end.
   for (size_t i = 0; i < runningOnes.size(); ++i) {
     Request &request = *runningOnes[i];
@@ -318,7 +316,10 @@ Step Scheduler::next(int64_t now) {
     left -= count;
     plan(request, count, step);
   }
-  step.left = left;
+  step.left = options.stepTokens;
+  for (const Work &work : step.work) {
+    step.left -= work.end - work.start;
+  }
   return step;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -109,7 +110,8 @@ public:
   /// Plans a step. Running requests come before waiting ones, each by priority and age; but one
   /// that waits takes the places and pages of running ones of lower priority, where it needs them,
   /// unless the policy is Reserve.
-  Step next(int64_t now);
+  /// `promptTokens` bounds those of prompts beside answers, as the option does.
+  Step next(int64_t now, int64_t promptTokens = std::numeric_limits<int64_t>::max());
   /// Tokens of a guess that its request could have, if the step had room for all.
   int64_t mayGuess(const Work &work) const;
   /// How a work goes on, at most so many tokens.

@@ -164,22 +164,28 @@ Status TextService::speculate(Step &planned) {
   return Status::ok();
 }
 
+Status TextService::run(Step &planned) {
+  ++counted.steps;
+  begin(planned);
+  ServiceClock::time_point begun = options.now();
+  TENON_TRY(speculate(planned));
+  StepBatch batch = batchOf(planned.work, engine->facts());
+  logits.resize(batch.rows.size() * facts.vocabulary);
+  TENON_TRY(engine->run(batch, logits));
+  int64_t prompts = 0, continued = 0;
+  for (const Work &work : planned.work) {
+    int64_t count = work.end - work.start - static_cast<int64_t>(work.draft.size());
+    (count == 1 ? continued : prompts) += count;
+  }
+  pace.ran(secondsOf(options.now() - begun), prompts, continued > 0);
+  scheduler.complete(planned);
+  return Status::ok();
+}
+
 Status TextService::step(const Take &take) {
-  Step planned = scheduler.next(options.now().time_since_epoch().count());
-  Status status;
-  if (!planned.work.empty()) {
-    ++counted.steps;
-    begin(planned);
-    status = speculate(planned);
-  }
-  if (!planned.work.empty() && status.isOk()) {
-    StepBatch batch = batchOf(planned.work, engine->facts());
-    logits.resize(batch.rows.size() * facts.vocabulary);
-    status = engine->run(batch, logits);
-  }
-  if (status.isOk()) {
-    scheduler.complete(planned);
-  }
+  Step planned =
+      scheduler.next(options.now().time_since_epoch().count(), pace.tokens(options.promptTokens));
+  Status status = planned.work.empty() ? Status::ok() : run(planned);
   for (const Preemption &preemption : planned.preemptions) {
     if (options.onPreemption) {
       options.onPreemption(preemption);

@@ -4,6 +4,7 @@
 
 #include "generate/scheduler/Scheduler.h"
 #include "generate/service/DraftModel.h"
+#include "generate/service/PromptPace.h"
 #include "generate/service/ServiceStatistics.h"
 #include "generate/service/StepEngine.h"
 #include "generate/session/AnswerWriter.h"
@@ -42,8 +43,9 @@ struct ServiceOptions {
   int64_t maxRunning = 8;
   int64_t maxWaiting = 1024; ///< requests that wait, at most
   int64_t stepTokens = 512;  ///< tokens that one step computes, at most
-  /// Tokens of prompts in a step that also continues answers, at most: it bounds their latency.
-  int64_t promptTokens = 128;
+  /// Tokens of prompts in a step that also continues answers, at most. PromptPace takes fewer, so
+  /// that answers do not wait for them.
+  int64_t promptTokens = 512;
   /// Tokens of an answer that are guessed and computed in one step, at most. A guess counts only
   /// where it is what is drawn: the text is the same.
   int64_t draftTokens = 0;
@@ -105,6 +107,8 @@ private:
               const ServiceOptions &theOptions);
   /// Of a step's work; none where the request ended meanwhile, also if another has its number.
   Answer *answerOf(const Work &work);
+  /// Computes a step.
+  Status run(Step &planned);
   void begin(const Step &planned);
   Status speculate(Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
@@ -121,6 +125,7 @@ private:
   std::unordered_map<uint64_t, Answer> answers;
   std::vector<float> logits;
   ServiceStatistics counted;
+  PromptPace pace;
 };
 
 } // namespace tenon::generate

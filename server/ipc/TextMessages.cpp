@@ -237,7 +237,10 @@ Result<TextCommand> decodeCommand(std::string_view text) {
 
 std::string encodeStep(const TextStep &step) {
   return framed([&](TextWriter &out) {
-    std::apply([&](auto... values) { (out.number(values), ...); }, numbersOf(step.load));
+    out.number(step.load.has_value());
+    if (step.load) {
+      std::apply([&](auto... values) { (out.number(values), ...); }, numbersOf(*step.load));
+    }
     out.number(step.events.size());
     for (const TextEvent &event : step.events) {
       out.number(event.index());
@@ -249,7 +252,11 @@ std::string encodeStep(const TextStep &step) {
 Result<TextStep> decodeStep(std::string_view text) {
   TextReader in(text);
   TextStep step;
-  std::apply([&](auto &...values) { (in.number(values), ...); }, numbersOf(step.load));
+  bool hasLoad = false;
+  takeFlag(in, hasLoad);
+  if (hasLoad) {
+    std::apply([&](auto &...values) { (in.number(values), ...); }, numbersOf(step.load.emplace()));
+  }
   uint64_t count = in.count();
   for (uint64_t i = 0; i < count && in.isGood(); ++i) {
     takeEvent(in, step.events.emplace_back());

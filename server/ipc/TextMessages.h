@@ -107,7 +107,7 @@ struct TextLoad {
 /// What one step gave.
 struct TextStep {
   std::vector<TextEvent> events;
-  TextLoad load;
+  std::optional<TextLoad> load; ///< after a step of the service
 };
 
 /// Whole messages, with their length in front.

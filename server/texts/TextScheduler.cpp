@@ -157,7 +157,7 @@ void TextScheduler::resume() {
 }
 
 void TextScheduler::handle(const TextStep &step) {
-  lastLoad = step.load;
+  lastLoad = step.load.value_or(lastLoad);
   bool hadSome = !answers.empty();
   for (const TextEvent &event : step.events) {
     std::visit([&](const auto &each) { handle(each); }, event);

@@ -184,7 +184,21 @@ Status Generation::prepare(const TextAsk &ask) {
   return Status::ok();
 }
 
+TextLoad Generation::load() const {
+  generate::ServiceStatistics counted = service->statistics();
+  return {.running = static_cast<uint64_t>(counted.running),
+          .waiting = static_cast<uint64_t>(counted.waiting),
+          .pages = static_cast<uint64_t>(counted.pages),
+          .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
+          .prefixTokens = counted.scheduler.reusedTokens,
+          .preemptions = counted.scheduler.preemptions,
+          .recomputedTokens = counted.scheduler.recomputedTokens,
+          .draftTokens = counted.scheduler.draftTokens,
+          .acceptedTokens = counted.scheduler.acceptedTokens};
+}
+
 void Generation::work() {
+  send(encodeStep({{}, load()})); // what it holds before there is anything to do
   for (;;) {
     Work work;
     {
@@ -203,16 +217,7 @@ void Generation::work() {
     if (!service->isIdle()) {
       step(out);
     }
-    generate::ServiceStatistics counted = service->statistics();
-    out.load = {.running = static_cast<uint64_t>(counted.running),
-                .waiting = static_cast<uint64_t>(counted.waiting),
-                .pages = static_cast<uint64_t>(counted.pages),
-                .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
-                .prefixTokens = counted.scheduler.reusedTokens,
-                .preemptions = counted.scheduler.preemptions,
-                .recomputedTokens = counted.scheduler.recomputedTokens,
-                .draftTokens = counted.scheduler.draftTokens,
-                .acceptedTokens = counted.scheduler.acceptedTokens};
+    out.load = load();
     send(encodeStep(out));
   }
 }

@@ -55,6 +55,7 @@ private:
 
   // The thread that steps.
   void work();
+  TextLoad load() const;
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);

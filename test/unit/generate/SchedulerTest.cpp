@@ -560,7 +560,7 @@ TEST(Scheduler, GuessesCountWhereTheyAreDrawn) {
   scheduler.complete(step);
   scheduler.append(1, 6);
   step = scheduler.next(0);
-  EXPECT_EQ(24, step.left);
+  EXPECT_EQ(63, step.left);
   scheduler.speculate(step, guessed);
   scheduler.complete(step);
   ASSERT_EQ(1U, step.work.size());
