@@ -24,10 +24,6 @@ namespace tenon::pipeline {
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  if (options.pages > 0 && !options.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
-                         "leave it out, or compile for --target cpu");
-  }
   frontend::ImportOptions importOptions;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
