@@ -30,15 +30,10 @@ uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  uint64_t pages = pagesOf(options);
-  if (pages > 0 && !options.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
-                         "leave it out, or compile for --target cpu");
-  }
   frontend::ImportOptions importOptions;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
-  importOptions.pages = static_cast<int64_t>(pages);
+  importOptions.pages = static_cast<int64_t>(pagesOf(options));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
