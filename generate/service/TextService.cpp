@@ -59,8 +59,13 @@ double secondsOf(ServiceClock::duration time) {
 Result<std::unique_ptr<TextService>> TextService::create(const LanguageModel &model,
                                                          const ServiceOptions &options) {
   TENON_TRY(checkService(options));
+  int64_t pages = options.pages;
+  if (pages == 0 && model.pages()) {
+    const PageFacts &paged = *model.pages();
+    pages = std::min(paged.pages, paged.table * options.maxRunning);
+  }
   auto make = [&](const LanguageModel &of) {
-    return of.pages() ? PagedEngine::create(of, options.threads)
+    return of.pages() ? PagedEngine::create(of, options.threads, std::min(pages, of.pages()->pages))
                       : SequenceEngine::create(of, options.maxRunning, options.threads);
   };
   TENON_ASSIGN(std::unique_ptr<StepEngine> engine, make(model));

@@ -163,8 +163,12 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
       BatchPolicy policy = version->batch ? BatchPolicy() : version->scheduler->policy();
       uint64_t most = budget(slot.device), held = heldBytes(slot.device) + version->taken;
       policy.memory = most == 0 ? 0 : most - std::min(held, most - 1);
-      LoadRequest request = {version->sha256, policy, version->config.draftTokens.value_or(0),
-                             hasDraft, version->draftSha256};
+      LoadRequest request = {version->sha256,
+                             policy,
+                             textRoom(*version, slot.device),
+                             version->config.draftTokens.value_or(0),
+                             hasDraft,
+                             version->draftSha256};
       Result<LoadedPlaces> sent =
           slot.load(key, version->file.descriptor(), version->draft.descriptor(),
                     encodeLoad(request), version->config.instances, options.threads);

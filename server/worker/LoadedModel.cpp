@@ -5,6 +5,7 @@
 
 #include "registry/Sha256.h"
 #include "server/worker/BatchProof.h"
+#include "server/worker/TextFit.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -117,8 +118,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                    open(std::move(draft), wanted.draftSha256, isOnGpu, model->draftImage));
       TENON_ASSIGN(model->draft, generate::LanguageModel::of(std::move(opened)));
     }
-    TENON_TRY(
-        model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted.draftTokens));
+    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted));
     model->generation->start(std::move(descriptors[1]));
     return model;
   }
@@ -186,21 +186,26 @@ bool LoadedModel::holdsLanguageModel() const {
   return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
 }
 
-Status LoadedModel::becomeLanguageModel(unsigned threads, size_t instanceCount,
-                                        uint64_t draftTokens) {
+Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
+                                        const LoadRequest &wanted) {
   generate::ServiceOptions options;
   options.threads = threads;
-  options.draftTokens = static_cast<int64_t>(draftTokens);
+  options.draftTokens = static_cast<int64_t>(wanted.draftTokens);
   options.draft = draft.get();
-  if (instanceCount > 1) { // somebody said how many requests run at once
-    options.maxRunning = static_cast<int64_t>(instanceCount);
+  if (running > 1) { // somebody said how many requests run at once
+    options.maxRunning = static_cast<int64_t>(running);
   }
+  TextRoom room = wanted.texts;
+  room.memory -= std::min(room.memory, draftImage.size());
+  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
+  options.maxRunning = fit.users;
+  options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
-  const generate::ModelFacts facts = model->facts();
+  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
   TENON_ASSIGN(uint64_t held, generation->heldBytes());
   modelInfo.sharedBytes += draftImage.size();
   modelInfo.bytes += held + draftImage.size();
