@@ -183,7 +183,7 @@ void FlashKernel::limitRows(const ThreadBuilder &t) {
 void FlashKernel::findTiles(const ThreadBuilder &t) {
   Value keys = keyCount, zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
-  firstTile = split;
+  firstTile = tile.isParts ? zero : split;
   if (p.causal) {
     Value first = tile.joinsHeads ? start : t.add(start, firstRow);
     Value end = tile.joinsHeads ? queryCount : t.min(queryCount, t.add(firstRow, tile.rows()));
@@ -192,14 +192,15 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
     keysEnd = t.max(zero, t.min(keys, t.add(start, end)));
     if (p.window > 0) {
       Value hidden = t.min(keys, t.max(zero, t.sub(firstSeen, t.i32(p.window))));
-      firstTile = t.add(t.div(hidden, tile.keys), split);
+      firstTile = t.div(hidden, stepKeys());
+      firstTile = tile.isParts ? firstTile : t.add(firstTile, split);
     }
   }
-  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
+  tilesEnd = t.ceilDiv(keysEnd, stepKeys());
   if (p.sequences) {
     tilesEnd = t.select(t.isLess(firstRow, rows), tilesEnd, zero);
   }
-  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+  fullEnd = t.min(t.div(fullKeys, stepKeys()), tilesEnd);
 }
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
@@ -240,7 +241,7 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
 /// Where the pages of a tile's keys are; nothing without pages.
 Values FlashKernel::pagesOfTile(const ThreadBuilder &t, Value firstKey) const {
   Values pages;
-  for (int64_t key = 0; p.sequences && key < tile.keys; key += p.sequences->page) {
+  for (int64_t key = 0; p.sequences && key < stepKeys(); key += p.sequences->page) {
     pages.push_back(pageOf(t, frame, p, sequence, t.add(firstKey, key), keyCount));
   }
   return pages;
@@ -345,6 +346,10 @@ void FlashKernel::emit() {
   } else {
     findTiles(t);
     limitRows(t);
+  }
+  if (tile.isParts) {
+    doParts(t);
+    return;
   }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
