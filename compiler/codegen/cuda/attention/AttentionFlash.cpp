@@ -78,8 +78,8 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
 
 /// Of a block of rows of all sequences: whose it is. One without rows has no tiles either.
 void FlashKernel::placeSequence(const ThreadBuilder &t) {
-  Value number = rowBlock;
-  SequencePlace place = placeInSequence(t, frame, p, number, tile.rows(), group());
+  blockNumber = rowBlock;
+  SequencePlace place = placeInSequence(t, frame, p, blockNumber, tile.rows(), group());
   sequence = place.sequence;
   batch = place.firstToken;
   queryCount = place.tokens;
@@ -88,10 +88,14 @@ void FlashKernel::placeSequence(const ThreadBuilder &t) {
   rows = t.mul(queryCount, group());
   rowBlock = place.rowBlock;
   firstRow = t.mul(rowBlock, tile.rows());
+}
+
+/// Once, of the blocks that do the same rows.
+void FlashKernel::clearRows(const ThreadBuilder &t) const {
   Value isFirst = t.isEqual(split, t.i32(0));
   isFirst = firstColumn ? both(t, isFirst, t.isEqual(firstColumn, t.i32(0))) : isFirst;
   t.when(isFirst, [&](const ThreadBuilder &b) {
-    clearRest(b, frame, p, number, frame.size32(rowBlockCount()), b.mul(blockHead, group()),
+    clearRest(b, frame, p, blockNumber, frame.size32(rowBlockCount()), b.mul(blockHead, group()),
               group(), tile.threads());
   });
 }
@@ -320,6 +324,12 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
            valuePitch, pages);
 }
 
+/// What comes in front of it reads nothing that kernels before this one write.
+void FlashKernel::waitAndLaunch() {
+  frame.waitHere();
+  frame.launchDependentsHere();
+}
+
 void FlashKernel::emit() {
   ThreadBuilder t = frame.code();
   shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
@@ -328,8 +338,10 @@ void FlashKernel::emit() {
   keyPointer = pointerTo(t, frame, 1, p.k, keyPlace);
   valuePointer = pointerTo(t, frame, 2, p.v, keyPlace);
   valuePointer = firstColumn ? t.offset(valuePointer, element, firstColumn) : valuePointer;
-  frame.waitHere();
-  frame.launchDependentsHere();
+  bool areRowsGiven = p.sequences && p.sequences->areGiven;
+  if (!areRowsGiven) {
+    waitAndLaunch();
+  }
   if (tile.isClustered) {
     t.arriveAtCluster();
   }
@@ -350,6 +362,12 @@ void FlashKernel::emit() {
   if (tile.isParts) {
     doParts(t);
     return;
+  }
+  if (areRowsGiven) {
+    waitAndLaunch();
+  }
+  if (p.sequences) {
+    clearRows(t);
   }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);

@@ -125,6 +125,8 @@ private:
 
   void placeBlock(const ThreadBuilder &t);
   void placeSequence(const ThreadBuilder &t);
+  void clearRows(const ThreadBuilder &t) const;
+  void waitAndLaunch();
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
   void limitRows(const ThreadBuilder &t);
@@ -177,7 +179,7 @@ private:
   void addPart(const ThreadBuilder &t, const State &part, State &state) const;
   void sumTotals(const ThreadBuilder &t, State &part) const;
   void doParts(const ThreadBuilder &t);
-  void copyPart(const ThreadBuilder &t, Value part, bool isKeys) const;
+  void copyPart(const ThreadBuilder &t, Value part, const Values &pages, bool isKeys) const;
   void sendPart(const ThreadBuilder &t, const State &part) const;
   Values addSlots(const ThreadBuilder &t, Value place, Value count, mlir::ValueRange before) const;
   void meet(const ThreadBuilder &t) const;
@@ -198,7 +200,7 @@ private:
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
   Value queryCount, keyCount;                        ///< of the sequence, or all
-  Value sequence;                                    ///< its number; null if there is one
+  Value sequence, blockNumber;                       ///< of pages: its number, and the block's
   Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value start;                                       ///< position of the first query, where causal

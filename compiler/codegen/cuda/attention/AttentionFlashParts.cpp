@@ -60,7 +60,8 @@ void FlashKernel::addPart(const ThreadBuilder &t, const State &part, State &stat
 }
 
 /// Starts the warp's copies of its rows of K or V of a part.
-void FlashKernel::copyPart(const ThreadBuilder &t, Value part, bool isKeys) const {
+void FlashKernel::copyPart(const ThreadBuilder &t, Value part, const Values &pages,
+                           bool isKeys) const {
   const StridedTensor &tensor = isKeys ? p.k : p.v;
   Value pointer = isKeys ? keyPointer : valuePointer;
   int64_t columns = isKeys ? width : valueWidth, pitch = isKeys ? keyPitch : valuePitch;
@@ -68,7 +69,6 @@ void FlashKernel::copyPart(const ThreadBuilder &t, Value part, bool isKeys) cons
   int64_t rowsPerStep = kWarp / lanes;
   Value row = t.div(lane, lanes), chunk = t.rem(lane, lanes), column = t.mul(chunk, 8);
   Value firstKey = t.mul(part, warpKeys);
-  Values pages = pagesOfTile(t, firstKey);
   Value to = t.offset(shared, half, t.mul(t.add(t.mul(keyWarp, warpKeys), row), pitch));
   to = t.offset(t.offset(to, half, column), half, isKeys ? 0 : tile.keys * keyPitch);
   auto copy = [&](const ThreadBuilder &b) {
@@ -178,11 +178,16 @@ void FlashKernel::doParts(const ThreadBuilder &t) {
     return b.add(firstTile, number);
   };
   Value first = partOf(t, zero);
+  Values firstPages = pagesOfTile(t, t.mul(first, warpKeys));
+  if (p.sequences->areGiven) {
+    waitAndLaunch();
+  }
   t.when(t.isLess(first, tilesEnd), [&](const ThreadBuilder &b) {
-    copyPart(b, first, /*isKeys=*/true);
-    copyPart(b, first, /*isKeys=*/false);
+    copyPart(b, first, firstPages, /*isKeys=*/true);
+    copyPart(b, first, firstPages, /*isKeys=*/false);
     commitCopies(b);
   });
+  clearRows(t);
   loadQueries(t);
   if (tile.isClustered) {
     // The memory of a block may be written to only once the block runs.
@@ -206,8 +211,9 @@ void FlashKernel::doParts(const ThreadBuilder &t) {
         Value part = partOf(b, round), next = partOf(b, b.add(round, 1));
         auto copyNext = [&](const ThreadBuilder &c, bool isKeys) {
           c.warpBarrier();
-          c.when(c.isLess(next, tilesEnd),
-                 [&](const ThreadBuilder &d) { copyPart(d, next, isKeys); });
+          c.when(c.isLess(next, tilesEnd), [&](const ThreadBuilder &d) {
+            copyPart(d, next, pagesOfTile(d, d.mul(next, warpKeys)), isKeys);
+          });
         };
         b.when(b.isLess(part, tilesEnd), [&](const ThreadBuilder &c) {
           waitForCopies(c, 0);
