@@ -20,6 +20,12 @@
 using namespace mlir;
 
 namespace tenon::pipeline {
+namespace {
+
+/// The one place that decides where language models have pages.
+uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(0); }
+
+} // namespace
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
@@ -27,7 +33,7 @@ Status Compilation::importModel() {
   frontend::ImportOptions importOptions;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
-  importOptions.pages = static_cast<int64_t>(options.pages);
+  importOptions.pages = static_cast<int64_t>(pagesOf(options));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }

@@ -36,6 +36,17 @@ class Paged(PagesTest):
             self.check("llama_floats", "--precision", precision, tolerance=tolerance)
         self.check("llama", "--precision", "bf16", tolerance=0.05)  # whose weights are blocks in the file
 
+    def test_sessions_of_several_sizes(self):
+        """One engine: where its pages are and how many there are changes no bit."""
+        engine, table, _ = self.build("llama3", pages=500)
+        tokens = {sequence: np.random.default_rng(1).integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        few, many = (self.run_steps(engine, table, mixed(tokens, 1), 2, count) for count in (6, 500))
+        for sequence in tokens:
+            self.assertTrue((few[sequence].view(np.uint32) == many[sequence].view(np.uint32)).all(), sequence)
+        (self.folder / "steps.json").write_text(json.dumps({"engine": str(engine), "pages": 501, "steps": []}))
+        done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+        self.assertIn("'pages' of the session is to be 501, but the engine accepts 1 to 500", done.stderr)
+
     def test_refusals(self):
         """A step whose numbers contradict the engine's sizes runs nothing."""
         engine, table, _ = self.build("llama3")

@@ -17,9 +17,9 @@ DECODED = 4
 class Pages:
     """The page tables of sequences, with pages drawn in any order."""
 
-    def __init__(self, table, seed):
+    def __init__(self, table, seed, count=PAGES):
         self.table = table
-        self.free = list(np.random.default_rng(seed).permutation(PAGES))
+        self.free = list(np.random.default_rng(seed).permutation(count))
         self.own, self.lengths = {}, {}
 
     def step(self, parts):
@@ -63,18 +63,18 @@ class PagesTest(ToolTest):
     program = None  # made of steps.cpp
     target = "cpu:native"
 
-    def build(self, name, *options):
+    def build(self, name, *options, pages=PAGES):
         path, engine = self.folder / f"{name}.gguf", self.folder / f"{name}.tenon"
         weights = models.write(MODELS[name], path)
-        self.tool("compile", path, "-o", engine, "--pages", PAGES, "--shape", "rows:[1..512]", "--target", self.target, *options)
+        self.tool("compile", path, "-o", engine, "--pages", pages, "--shape", "rows:[1..512]", "--target", self.target, *options)
         inputs = json.loads(self.tool("inspect", engine, "--json"))["inputs"]
         table = next(port["type"] for port in inputs if port["name"] == "pages").strip("]").split()[-1]
         return engine, int(table), weights
 
-    def run_steps(self, engine, table, steps, seed=0):
-        """The logits of each sequence's tokens in their order."""
-        pages = Pages(table, seed)
-        test = {"engine": str(engine), "threads": 2, "steps": [pages.step(parts) for parts in steps]}
+    def run_steps(self, engine, table, steps, seed=0, count=PAGES):
+        """The logits of each sequence's tokens in their order, in a session of so many pages."""
+        pages = Pages(table, seed, count)
+        test = {"engine": str(engine), "threads": 2, "pages": count, "steps": [pages.step(parts) for parts in steps]}
         (self.folder / "steps.json").write_text(json.dumps(test))
         done = subprocess.run([self.program, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stderr)
