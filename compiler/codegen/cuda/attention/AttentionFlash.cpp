@@ -78,8 +78,8 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
 
 /// Of a block of rows of all sequences: whose it is. One without rows has no tiles either.
 void FlashKernel::placeSequence(const ThreadBuilder &t) {
-  Value number = rowBlock;
-  SequencePlace place = placeInSequence(t, frame, p, number, tile.rows(), group());
+  blockNumber = rowBlock;
+  SequencePlace place = placeInSequence(t, frame, p, blockNumber, tile.rows(), group());
   sequence = place.sequence;
   batch = place.firstToken;
   queryCount = place.tokens;
@@ -88,10 +88,14 @@ void FlashKernel::placeSequence(const ThreadBuilder &t) {
   rows = t.mul(queryCount, group());
   rowBlock = place.rowBlock;
   firstRow = t.mul(rowBlock, tile.rows());
+}
+
+/// Once, of the blocks that do the same rows.
+void FlashKernel::clearRows(const ThreadBuilder &t) const {
   Value isFirst = t.isEqual(split, t.i32(0));
   isFirst = firstColumn ? both(t, isFirst, t.isEqual(firstColumn, t.i32(0))) : isFirst;
   t.when(isFirst, [&](const ThreadBuilder &b) {
-    clearRest(b, frame, p, number, frame.size32(rowBlockCount()), b.mul(blockHead, group()),
+    clearRest(b, frame, p, blockNumber, frame.size32(rowBlockCount()), b.mul(blockHead, group()),
               group(), tile.threads());
   });
 }
@@ -183,7 +187,7 @@ void FlashKernel::limitRows(const ThreadBuilder &t) {
 void FlashKernel::findTiles(const ThreadBuilder &t) {
   Value keys = keyCount, zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
-  firstTile = split;
+  firstTile = tile.isParts ? zero : split;
   if (p.causal) {
     Value first = tile.joinsHeads ? start : t.add(start, firstRow);
     Value end = tile.joinsHeads ? queryCount : t.min(queryCount, t.add(firstRow, tile.rows()));
@@ -192,14 +196,15 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
     keysEnd = t.max(zero, t.min(keys, t.add(start, end)));
     if (p.window > 0) {
       Value hidden = t.min(keys, t.max(zero, t.sub(firstSeen, t.i32(p.window))));
-      firstTile = t.add(t.div(hidden, tile.keys), split);
+      firstTile = t.div(hidden, stepKeys());
+      firstTile = tile.isParts ? firstTile : t.add(firstTile, split);
     }
   }
-  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
+  tilesEnd = t.ceilDiv(keysEnd, stepKeys());
   if (p.sequences) {
     tilesEnd = t.select(t.isLess(firstRow, rows), tilesEnd, zero);
   }
-  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+  fullEnd = t.min(t.div(fullKeys, stepKeys()), tilesEnd);
 }
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
@@ -240,7 +245,7 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
 /// Where the pages of a tile's keys are; nothing without pages.
 Values FlashKernel::pagesOfTile(const ThreadBuilder &t, Value firstKey) const {
   Values pages;
-  for (int64_t key = 0; p.sequences && key < tile.keys; key += p.sequences->page) {
+  for (int64_t key = 0; p.sequences && key < stepKeys(); key += p.sequences->page) {
     pages.push_back(pageOf(t, frame, p, sequence, t.add(firstKey, key), keyCount));
   }
   return pages;
@@ -319,6 +324,12 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
            valuePitch, pages);
 }
 
+/// What comes in front of it reads nothing that kernels before this one write.
+void FlashKernel::waitAndLaunch() {
+  frame.waitHere();
+  frame.launchDependentsHere();
+}
+
 void FlashKernel::emit() {
   ThreadBuilder t = frame.code();
   shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
@@ -327,8 +338,10 @@ void FlashKernel::emit() {
   keyPointer = pointerTo(t, frame, 1, p.k, keyPlace);
   valuePointer = pointerTo(t, frame, 2, p.v, keyPlace);
   valuePointer = firstColumn ? t.offset(valuePointer, element, firstColumn) : valuePointer;
-  frame.waitHere();
-  frame.launchDependentsHere();
+  bool areRowsGiven = p.sequences && p.sequences->areGiven;
+  if (!areRowsGiven) {
+    waitAndLaunch();
+  }
   if (tile.isClustered) {
     t.arriveAtCluster();
   }
@@ -345,6 +358,16 @@ void FlashKernel::emit() {
   } else {
     findTiles(t);
     limitRows(t);
+  }
+  if (tile.isParts) {
+    doParts(t);
+    return;
+  }
+  if (areRowsGiven) {
+    waitAndLaunch();
+  }
+  if (p.sequences) {
+    clearRows(t);
   }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
