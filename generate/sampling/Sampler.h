@@ -47,6 +47,10 @@ public:
   /// of the mask's, where there is one.
   Result<Draw> draw(std::span<const float> logits, uint64_t position,
                     const grammar::Mask *mask = nullptr);
+  /// The token that `draw` would draw, which is not remembered. With logits of a smaller model it
+  /// is a guess of what the larger one draws: both have the same noise.
+  Result<int32_t> choose(std::span<const float> logits, uint64_t position,
+                         const grammar::Mask *mask = nullptr) const;
 
 private:
   struct Candidate {

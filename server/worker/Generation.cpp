@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include <sys/socket.h>
@@ -52,10 +55,15 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
 
 Result<std::unique_ptr<Generation>>
 Generation::create(std::unique_ptr<generate::LanguageModel> model,
-                   const generate::ServiceOptions &options) {
-  TENON_ASSIGN(std::unique_ptr<generate::TextService> service,
-               generate::TextService::create(*model, options));
-  return std::unique_ptr<Generation>(new Generation(std::move(model), std::move(service)));
+                   generate::ServiceOptions options) {
+  std::unique_ptr<Generation> made(new Generation(std::move(model)));
+  options.onPreemption = [self = made.get()](const generate::Preemption &preemption) {
+    self->preempted.push_back({preemption.id, preemption.winner,
+                               static_cast<uint64_t>(preemption.tokensLost),
+                               static_cast<uint64_t>(preemption.pagesShort)});
+  };
+  TENON_ASSIGN(made->service, generate::TextService::create(*made->model, options));
+  return made;
 }
 
 void Generation::start(Descriptor textSocket) {
@@ -129,16 +137,21 @@ bool Generation::handle(std::string_view message) {
 
 Status Generation::prepare(const TextAsk &ask) {
   TENON_ASSIGN(std::vector<int32_t> prompt, asks.tokensOf(ask));
-  TENON_TRY(model->facts().checkRoom(prompt.size()));
+  const generate::ModelFacts &facts = service->modelFacts();
+  TENON_TRY(facts.checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
   TENON_ASSIGN(options.format, asks.formatOf(ask));
   TENON_ASSIGN(std::optional<generate::ToolFormat> tools, asks.toolsOf(ask));
   options.shown = tools ? tools->markers : std::vector<int32_t>();
   // The last token of an answer needs no position.
-  int64_t room = model->facts().positions - static_cast<int64_t>(prompt.size()) + 1;
+  int64_t room = facts.positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
                           ? room
                           : std::min(static_cast<int64_t>(ask.options.maxTokens), room);
+  std::optional<generate::ServiceClock::time_point> deadline;
+  if (ask.timeoutMicroseconds > 0) {
+    deadline = generate::ServiceClock::now() + std::chrono::microseconds(ask.timeoutMicroseconds);
+  }
   TextStep begun;
   begun.events.push_back(TextBegun{ask.id, prompt.size()});
   send(encodeStep(begun));
@@ -150,6 +163,8 @@ Status Generation::prepare(const TextAsk &ask) {
     request.options = options;
     request.options.sampling.seed += i;
     request.salt = ask.salt;
+    request.priority = -ask.priority;
+    request.deadline = deadline;
     pending.submissions.push_back({std::move(request), ask.options.givesTokens,
                                    tools ? asks.parserOf(ask, *tools) : nullptr});
   }
@@ -158,6 +173,8 @@ Status Generation::prepare(const TextAsk &ask) {
 }
 
 void Generation::work() {
+  TextStep first; // what there is, before anything is asked
+  report(first);
   for (;;) {
     Work work;
     {
@@ -176,16 +193,22 @@ void Generation::work() {
     if (!service->isIdle()) {
       step(out);
     }
-    generate::ServiceStatistics counted = service->statistics();
-    out.load = {.running = static_cast<uint64_t>(counted.running),
-                .waiting = static_cast<uint64_t>(counted.waiting),
-                .pages = static_cast<uint64_t>(counted.pages),
-                .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
-                .prefixTokens = counted.scheduler.reusedTokens,
-                .preemptions = counted.scheduler.preemptions,
-                .recomputedTokens = counted.scheduler.recomputedTokens};
-    send(encodeStep(out));
+    report(out);
   }
+}
+
+void Generation::report(TextStep &out) {
+  generate::ServiceStatistics counted = service->statistics();
+  out.load = TextLoad{.running = static_cast<uint64_t>(counted.running),
+                      .waiting = static_cast<uint64_t>(counted.waiting),
+                      .pages = static_cast<uint64_t>(counted.pages),
+                      .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
+                      .prefixTokens = counted.scheduler.reusedTokens,
+                      .preemptions = counted.scheduler.preemptions,
+                      .recomputedTokens = counted.scheduler.recomputedTokens,
+                      .draftTokens = counted.scheduler.draftTokens,
+                      .acceptedTokens = counted.scheduler.acceptedTokens};
+  send(encodeStep(out));
 }
 
 void Generation::take(Work work, TextStep &out) {
@@ -225,6 +248,7 @@ void Generation::step(TextStep &out) {
       service->cancel(id); // where a call of a tool is all that was asked for
     }
   });
+  std::ranges::copy(std::exchange(preempted, {}), std::back_inserter(out.events));
   if (!status.isOk()) {
     endAll(status, out);
   }
@@ -267,6 +291,7 @@ TextPiece Generation::describe(uint64_t id, const Open &answer,
           {part.index, std::move(part.id), std::move(part.name), std::move(part.arguments)});
     }
   }
+  described.waited = static_cast<uint64_t>(piece.waited * 1e9);
   return described;
 }
 

@@ -25,20 +25,21 @@ class Generation {
 public:
   /// Errors are those of TextService::create.
   static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
-                                                    const generate::ServiceOptions &options);
+                                                    generate::ServiceOptions options);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
   /// Bytes that it holds beside the weights; before start.
   Result<uint64_t> heldBytes() const { return service->memory(); }
 
+  const generate::ModelFacts &facts() const { return service->modelFacts(); }
+
   /// Serves the front over the socket, once.
   void start(Descriptor socket);
 
 private:
-  Generation(std::unique_ptr<generate::LanguageModel> model,
-             std::unique_ptr<generate::TextService> service)
-      : model(std::move(model)), service(std::move(service)), asks(*this->model) {}
+  explicit Generation(std::unique_ptr<generate::LanguageModel> theModel)
+      : model(std::move(theModel)), asks(*model) {}
 
   /// What the first thread hands to the second.
   struct Submission {
@@ -64,6 +65,8 @@ private:
 
   // The thread that steps.
   void work();
+  /// Sends a step, with what the service holds by then.
+  void report(TextStep &out);
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);
@@ -74,9 +77,10 @@ private:
   void send(const std::string &message);
 
   const std::unique_ptr<generate::LanguageModel> model;
-  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps
-  std::unordered_map<uint64_t, Open> open;              ///< by answer; the same
-  AskReader asks;                                       ///< of the thread that reads
+  std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
+  std::vector<TextPreempted> preempted;           ///< in a step; of the thread that steps
+  std::unordered_map<uint64_t, Open> open;        ///< by answer; the same
+  AskReader asks;                                 ///< of the thread that reads
   Descriptor socket;
   std::mutex sending;
 
