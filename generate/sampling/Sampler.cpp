@@ -243,7 +243,7 @@ bool Sampler::changesLogits() const {
          options.presence != 0;
 }
 
-Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+Result<int32_t> Sampler::choose(std::span<const float> logits, uint64_t position) const {
   if (!areFinite(logits)) {
     return Status::error(ErrorId::LogitsNotFinite,
                          strCat("the logits at position ", position, " are not finite"),
@@ -256,15 +256,19 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
     change(changed);
     read = changed;
   }
-  Draw draw{.token = largestOf(read)};
-  if (options.temperature > 0) {
-    Candidates likely = candidates(read, read[draw.token]);
-    keepProbable(likely);
-    draw.token = drawn(likely.list, position);
+  int32_t largest = largestOf(read);
+  if (options.temperature == 0) {
+    return largest;
   }
-  draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
-  ++generated[draw.token];
-  return draw;
+  Candidates likely = candidates(read, read[largest]);
+  keepProbable(likely);
+  return drawn(likely.list, position);
+}
+
+Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+  TENON_ASSIGN(int32_t token, choose(logits, position));
+  ++generated[token];
+  return Draw{token, static_cast<double>(logits[token]) - logSum(logits)};
 }
 
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {

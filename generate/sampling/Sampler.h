@@ -41,6 +41,9 @@ public:
 
   /// TN0617 where a logit is not finite. `position` is that of the token that is drawn.
   Result<Draw> draw(std::span<const float> logits, uint64_t position);
+  /// The token that `draw` would draw, which is not remembered. With logits of a smaller model it
+  /// is a guess of what the larger one draws: both have the same noise.
+  Result<int32_t> choose(std::span<const float> logits, uint64_t position) const;
 
 private:
   struct Candidate {

@@ -38,6 +38,7 @@ struct Piece {
   std::optional<Finish> finish; ///< with the last piece
   /// With the first piece: tokens of the prompt whose keys and values were there already.
   int64_t reused = 0;
+  double waited = 0; ///< with the first piece of a service: seconds until the request ran
 };
 
 /// One answer's. It depends on the logits that it is given and on nothing else.
@@ -53,6 +54,10 @@ public:
   /// The piece that logits, [vocabulary], give behind `length` tokens. Not behind the last piece.
   /// Errors are those of Sampler::draw.
   Result<Piece> write(std::span<const float> logits, int64_t length);
+  /// The token that another model's logits, [vocabulary], would give.
+  Result<int32_t> guess(std::span<const float> logits, int64_t length) const {
+    return sampler.choose(logits, static_cast<uint64_t>(length));
+  }
 
 private:
   AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &facts,

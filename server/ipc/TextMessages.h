@@ -40,7 +40,9 @@ struct TextAsk {
   /// What the model's chat template makes a prompt of, a text, or tokens.
   std::variant<std::vector<ChatMessage>, std::string, std::vector<int32_t>> prompt;
   TextOptions options;
-  std::string salt; ///< prompts of one salt share what was computed of them
+  std::string salt;                 ///< prompts of one salt share what was computed of them
+  int64_t priority = 0;             ///< a smaller one goes first
+  uint64_t timeoutMicroseconds = 0; ///< from its arrival until its answers are whole; 0: any
 };
 
 /// The answer ends without more.
@@ -72,6 +74,15 @@ struct TextPiece {
   std::vector<TextToken> top; ///< the most probable first
   TextFinish finish = TextFinish::None;
   uint64_t cachedTokens = 0; ///< with the first: of the prompt, that were not computed again
+  uint64_t waited = 0;       ///< with the first: nanoseconds in the worker until the model began
+};
+
+/// An answer gave up its pages to another and is computed again.
+struct TextPreempted {
+  uint64_t id = 0;
+  uint64_t winner = 0;     ///< the answer that needed pages, or to run
+  uint64_t tokensLost = 0; ///< to be computed again, but for those in pages that are still kept
+  uint64_t pagesShort = 0; ///< 0 where as many answers ran as may
 };
 
 /// The answer ends with an error.
@@ -80,7 +91,7 @@ struct TextFailed {
   Status why;
 };
 
-using TextEvent = std::variant<TextBegun, TextPiece, TextFailed>;
+using TextEvent = std::variant<TextBegun, TextPiece, TextFailed, TextPreempted>;
 
 /// What a model's service holds and has counted since it was loaded.
 struct TextLoad {
@@ -89,12 +100,14 @@ struct TextLoad {
   uint64_t prefixTokens = 0;         ///< of prompts, found in pages
   uint64_t preemptions = 0;          ///< answers that gave up their pages
   uint64_t recomputedTokens = 0;     ///< for it
+  uint64_t draftTokens = 0;          ///< of answers, computed on a guess
+  uint64_t acceptedTokens = 0;       ///< of those, that were right
 };
 
 /// What one step gave.
 struct TextStep {
   std::vector<TextEvent> events;
-  TextLoad load;
+  std::optional<TextLoad> load; ///< after a step of the service
 };
 
 /// Whole messages, with their length in front.

@@ -1,5 +1,6 @@
 // Two tables of fields, by endpoint: what reads each, or that it is inert. What stands in neither
-// is refused, unless its value asks for nothing.
+// is refused, unless its value asks for nothing. One file: each field is a function, and what one
+// says against another is seen beside them.
 
 #include "server/protocol/OpenAiRequest.h"
 
@@ -16,6 +17,7 @@ namespace tenon::server {
 namespace {
 
 constexpr uint64_t kMaxStops = 4, kMaxTop = 20, kMaxTokens = uint64_t(1) << 31;
+constexpr double kMaxPriority = 1000, kMaxTimeout = 86400; // seconds
 /// What OpenAI's completions have where nothing is said.
 constexpr uint64_t kDefaultTokens = 16;
 
@@ -25,6 +27,8 @@ struct Reading {
   TextOptions options;
   std::vector<decltype(TextAsk::prompt)> prompts;
   bool hasCompletionTokens = false, hasSeed = false;
+  int64_t priority = 0;
+  double timeout = 0;
 };
 
 Status wrong(std::string_view field, std::string_view what) {
@@ -128,6 +132,19 @@ Status readSeed(Reading &to, const Json &value) {
                                                : static_cast<uint64_t>(value.get<int64_t>());
   to.hasSeed = true;
   return Status::ok();
+}
+
+Status readPriority(Reading &to, const Json &value) {
+  double number = 0;
+  TENON_TRY(readNumber("priority", value, -kMaxPriority, kMaxPriority, number));
+  if (!value.is_number_integer()) {
+    return wrong("priority", "must be an integer");
+  }
+  to.priority = value.get<int64_t>();
+  return Status::ok();
+}
+Status readTimeout(Reading &to, const Json &value) {
+  return readNumber("timeout", value, 0.001, kMaxTimeout, to.timeout);
 }
 
 Status readStreamOptions(Reading &to, const Json &value) {
@@ -285,6 +302,8 @@ constexpr Field kShared[] = {
     {"stream", readStream},
     {"stream_options", readStreamOptions},
     {"logit_bias", readBias},
+    {"priority", readPriority},
+    {"timeout", readTimeout},
     {"user", nullptr},
 };
 constexpr Field kChat[] = {
@@ -388,7 +407,13 @@ Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t c
   reading.options.givesTokens = request.givesLogprobs;
   reading.options.topTokens = request.topLogprobs;
   for (auto &prompt : reading.prompts) {
-    request.asks.push_back({0, request.answers, std::move(prompt), reading.options, {}});
+    request.asks.push_back({0,
+                            request.answers,
+                            std::move(prompt),
+                            reading.options,
+                            {},
+                            reading.priority,
+                            static_cast<uint64_t>(reading.timeout * 1e6)});
   }
   return std::move(request);
 }

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <iterator>
+#include <optional>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,10 +56,15 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
 
 Result<std::unique_ptr<Generation>>
 Generation::create(std::unique_ptr<generate::LanguageModel> model,
-                   const generate::ServiceOptions &options) {
-  TENON_ASSIGN(std::unique_ptr<generate::TextService> service,
-               generate::TextService::create(*model, options));
-  return std::unique_ptr<Generation>(new Generation(std::move(model), std::move(service)));
+                   generate::ServiceOptions options) {
+  std::unique_ptr<Generation> made(new Generation(std::move(model)));
+  options.onPreemption = [self = made.get()](const generate::Preemption &preemption) {
+    self->preempted.push_back({preemption.id, preemption.winner,
+                               static_cast<uint64_t>(preemption.tokensLost),
+                               static_cast<uint64_t>(preemption.pagesShort)});
+  };
+  TENON_ASSIGN(made->service, generate::TextService::create(*made->model, options));
+  return made;
 }
 
 void Generation::start(Descriptor textSocket) {
@@ -154,6 +162,10 @@ Status Generation::prepare(const TextAsk &ask) {
   options.maxTokens = ask.options.maxTokens == 0
                           ? room
                           : std::min(static_cast<int64_t>(ask.options.maxTokens), room);
+  std::optional<generate::ServiceClock::time_point> deadline;
+  if (ask.timeoutMicroseconds > 0) {
+    deadline = generate::ServiceClock::now() + std::chrono::microseconds(ask.timeoutMicroseconds);
+  }
   TextStep begun;
   begun.events.push_back(TextBegun{ask.id, prompt.size()});
   send(encodeStep(begun));
@@ -165,6 +177,8 @@ Status Generation::prepare(const TextAsk &ask) {
     request.options = options;
     request.options.sampling.seed += i;
     request.salt = ask.salt;
+    request.priority = -ask.priority;
+    request.deadline = deadline;
     pending.submissions.push_back({std::move(request), ask.options.givesTokens});
   }
   added.notify_one();
@@ -198,13 +212,15 @@ void Generation::work() {
 
 void Generation::report(TextStep &out) {
   generate::ServiceStatistics counted = service->statistics();
-  out.load = {.running = static_cast<uint64_t>(counted.running),
-              .waiting = static_cast<uint64_t>(counted.waiting),
-              .pages = static_cast<uint64_t>(counted.pages),
-              .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
-              .prefixTokens = counted.scheduler.reusedTokens,
-              .preemptions = counted.scheduler.preemptions,
-              .recomputedTokens = counted.scheduler.recomputedTokens};
+  out.load = TextLoad{.running = static_cast<uint64_t>(counted.running),
+                      .waiting = static_cast<uint64_t>(counted.waiting),
+                      .pages = static_cast<uint64_t>(counted.pages),
+                      .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
+                      .prefixTokens = counted.scheduler.reusedTokens,
+                      .preemptions = counted.scheduler.preemptions,
+                      .recomputedTokens = counted.scheduler.recomputedTokens,
+                      .draftTokens = counted.scheduler.draftTokens,
+                      .acceptedTokens = counted.scheduler.acceptedTokens};
   send(encodeStep(out));
 }
 
@@ -242,6 +258,7 @@ void Generation::step(TextStep &out) {
       open.erase(found);
     }
   });
+  std::ranges::copy(std::exchange(preempted, {}), std::back_inserter(out.events));
   if (!status.isOk()) {
     endAll(status, out);
   }
@@ -270,6 +287,7 @@ TextPiece Generation::describe(uint64_t id, bool givesTokens, const generate::Pi
   }
   described.finish = finishOf(piece.finish);
   described.cachedTokens = static_cast<uint64_t>(piece.reused);
+  described.waited = static_cast<uint64_t>(piece.waited * 1e9);
   return described;
 }
 

@@ -23,7 +23,7 @@ class Generation {
 public:
   /// Errors are those of TextService::create.
   static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
-                                                    const generate::ServiceOptions &options);
+                                                    generate::ServiceOptions options);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
@@ -36,9 +36,7 @@ public:
   void start(Descriptor socket);
 
 private:
-  Generation(std::unique_ptr<generate::LanguageModel> model,
-             std::unique_ptr<generate::TextService> service)
-      : model(std::move(model)), service(std::move(service)) {}
+  explicit Generation(std::unique_ptr<generate::LanguageModel> model) : model(std::move(model)) {}
 
   /// What the first thread hands to the second.
   struct Submission {
@@ -71,7 +69,8 @@ private:
   void send(const std::string &message);
 
   const std::unique_ptr<generate::LanguageModel> model;
-  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
+  std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
+  std::vector<TextPreempted> preempted;           ///< in a step; of the thread that steps
   std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
   Descriptor socket;
   std::mutex sending;
