@@ -17,7 +17,7 @@ struct PartWeights {
   Value maximum, before, part;
 };
 
-PartWeights weightsOf(const ThreadBuilder &t, Value before, Value part, Value factor) {
+PartWeights partWeightsOf(const ThreadBuilder &t, Value before, Value part, Value factor) {
   Value maximum = t.maxF(before, part);
   auto weight = [&](Value own) { return t.exp2(t.mulF(t.subF(own, maximum), factor)); };
   return {maximum, weight(before), weight(part)};
@@ -45,7 +45,7 @@ void FlashKernel::addPart(const ThreadBuilder &t, const State &part, State &stat
   Value factor = t.f32(weightExponent(p));
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     for (int64_t half : {0, 1}) {
-      PartWeights weights = weightsOf(t, state.maxima[r][half], part.maxima[r][half], factor);
+      PartWeights weights = partWeightsOf(t, state.maxima[r][half], part.maxima[r][half], factor);
       state.maxima[r][half] = weights.maximum;
       Value &total = state.totals[r][half];
       total = addWeighted(t, weights, total, part.totals[r][half]);
@@ -156,7 +156,7 @@ Values FlashKernel::addSlots(const ThreadBuilder &t, Value place, Value count,
                       return b.select(isThere, b.extract(pair, lane), other);
                     };
                     PartWeights weights =
-                        weightsOf(b, state[0], held(loadedMarks[i], 0, state[0]), factor);
+                        partWeightsOf(b, state[0], held(loadedMarks[i], 0, state[0]), factor);
                     Value zero = b.f32(0);
                     state = {weights.maximum,
                              addWeighted(b, weights, state[1], held(loadedMarks[i], 1, zero)),
