@@ -182,9 +182,14 @@ TEST_F(CutTest, PinnedCutsAreKept) {
 
 TEST_F(CutTest, FourRanksRepeatTwoKeyHeads) {
   parse(decoder(2));
-  Result<Plan> plan = search(4);
+  Result<Plan> plan = search(4, {{"wk*", Pin::Kind::Column}, {"wv*", Pin::Kind::Column}});
   ASSERT_TRUE(plan) << plan.status().toString();
-  EXPECT_EQ(cutsOf(*plan)["wk0"], MatrixCut::Columns);
+  int repeated = 0;
+  for (Operation *op : graph->operations()) {
+    const State &state = plan->strategies.find(op)->second.results[0];
+    repeated += isa<tn::MatmulOp>(op) && state.isSplit() && state.cut.pieces[0].copies == 2;
+  }
+  EXPECT_EQ(repeated, 4); // keys and values of two layers
   Result<RankCheck> checked = check(*plan);
   ASSERT_TRUE(checked) << checked.status().toString();
   EXPECT_LE(checked->difference, kRankTolerance);
