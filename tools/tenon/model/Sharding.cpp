@@ -115,6 +115,41 @@ int64_t positionsOf(const shard::Graph &graph, bool hasPages) {
   return 1;
 }
 
+/// Seeded tokens in pages: as many sequences as there are, each in a page of its own.
+void placeInPages(mlir::func::FuncOp function, std::vector<reference::Tensor> &inputs) {
+  std::map<std::string, reference::Tensor *> named;
+  for (auto [index, input] : llvm::enumerate(inputs)) {
+    mlir::StringAttr name = function.getArgAttrOfType<mlir::StringAttr>(index, "tn.name");
+    named[name ? name.str() : ""] = &input;
+  }
+  bool isPaged = llvm::all_of(
+      std::initializer_list<const char *>{"positions", "slots", "starts", "lengths", "pages"},
+      [&](const char *name) { return named.contains(name); });
+  if (!isPaged) {
+    return;
+  }
+  auto numbers = [&](const char *name) { return named[name]->as<int64_t>(); };
+  int64_t sequences = named["lengths"]->count(), tokens = named["slots"]->count();
+  int64_t table = named["pages"]->count() / sequences, page = 1;
+  for (auto [index, input] : llvm::enumerate(inputs)) {
+    page = input.rank() == 4 ? input.dims()[2] : page;
+  }
+  int64_t token = 0;
+  for (int64_t sequence = 0; sequence < sequences; ++sequence) {
+    int64_t own = tokens * (sequence + 1) / sequences - token;
+    numbers("starts")[sequence] = token;
+    numbers("lengths")[sequence] = own;
+    for (int64_t i = 0; i < table; ++i) {
+      numbers("pages")[sequence * table + i] = sequence;
+    }
+    for (int64_t position = 0; position < own; ++position, ++token) {
+      numbers("positions")[token] = position;
+      numbers("slots")[token] = sequence * page + position;
+    }
+  }
+  numbers("starts")[sequences] = token;
+}
+
 class Predictor {
 public:
   Predictor(const ShardingRequest &theRequest, mlir::ModuleOp theModule,
@@ -216,6 +251,7 @@ private:
   Status check(ShardingOption &option, const shard::Plan &plan) {
     TENON_ASSIGN(mlir::OwningOpRef<mlir::ModuleOp> cut, shard::cutGraph(module, graph, plan));
     TENON_ASSIGN(std::vector<reference::Tensor> inputs, pipeline::seededInputs(module));
+    placeInPages(graph.function(), inputs);
     TENON_ASSIGN(shard::RankCheck checked,
                  shard::checkRanks(module, *cut, graph, plan, store, inputs));
     option.difference = checked.difference;
