@@ -119,7 +119,7 @@ Value Writer::cutConstant(Value value, const State &state) {
   if (tn::ReshapeOp reshape = dyn_cast<tn::ReshapeOp>(op)) {
     std::optional<Cut> cut =
         cutThroughReshape(tn::getDims(reshape.getType()),
-                          tn::getDims(reshape.getX().getType()), state.cut);
+                          tn::getDims(reshape.getX().getType()), state.cut, plan.ranks);
     isPassed = cut && typeOfRank(reshape.getX().getType(), State::split(*cut), plan.ranks);
     operands[0] = isPassed ? State::split(*cut) : State();
   } else if (std::optional<FactorRule> rule = factorRuleOf(op); rule && op->getNumResults() == 1) {

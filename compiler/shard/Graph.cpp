@@ -131,7 +131,7 @@ std::optional<Cut> Graph::askedBy(OpOperand &use, int64_t dim, int64_t ranks, As
       std::optional<int64_t> size = tn::constantDim(to[other]);
       std::optional<Cut> cut =
           size && *size > 1 ? asked(reshape.getY(), other, ranks, known) : std::nullopt;
-      std::optional<Cut> back = cut ? cutThroughReshape(to, from, *cut) : std::nullopt;
+      std::optional<Cut> back = cut ? cutThroughReshape(to, from, *cut, ranks) : std::nullopt;
       if (back && back->dim == dim) {
         return back;
       }

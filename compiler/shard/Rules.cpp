@@ -182,74 +182,74 @@ std::optional<State> keyState(const Heads &heads, int64_t dim, int64_t ranks) {
   return heads.keyCount == 1 ? State() : State::split({dim, 1, {{heads.keyCount, copies}}});
 }
 
+namespace {
+
+/// Dims from `begin` to `end` of one side and from `start` to `stop` of the other have one product.
+struct DimGroup {
+  size_t begin = 0, end = 0, start = 0, stop = 0;
+};
+
+/// The next group behind one, as short as it can be; nothing where no products agree.
+std::optional<DimGroup> groupBehind(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to,
+                                    const DimGroup &last) {
+  for (size_t end = last.end + 1; end <= from.size(); ++end) {
+    AffineExpr left =
+        tn::elementCount(from[0].getContext(), from.slice(last.end, end - last.end));
+    for (size_t stop = last.stop + 1; left && stop <= to.size(); ++stop) {
+      AffineExpr right = tn::elementCount(to[0].getContext(), to.slice(last.stop, stop - last.stop));
+      if (right && tn::sameDim(left, right)) {
+        return DimGroup{last.end, end, last.stop, stop};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// The product of constant dims; 0 where one is free.
+int64_t productOf(ArrayRef<AffineExpr> dims) {
+  int64_t product = 1;
+  for (AffineExpr dim : dims) {
+    product *= tn::constantDim(dim).value_or(0);
+  }
+  return product;
+}
+
+} // namespace
+
 std::optional<Cut> cutThroughReshape(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to,
-                                     const Cut &cut) {
-  // Groups of dims with one product on both sides, from the front on; each as short as it can be.
-  size_t begin = 0, start = 0;
-  while (begin < from.size() && start < to.size()) {
-    size_t end = begin, stop = start;
-    bool isFound = false;
-    for (end = begin + 1; end <= from.size() && !isFound; ++end) {
-      AffineExpr left =
-          tn::elementCount(from[0].getContext(), from.slice(begin, end - begin));
-      for (stop = start + 1; stop <= to.size() && !isFound; ++stop) {
-        AffineExpr right = tn::elementCount(to[0].getContext(), to.slice(start, stop - start));
-        isFound = left && right && tn::sameDim(left, right);
-        if (isFound) {
-          break;
-        }
-      }
-      if (isFound) {
-        break;
-      }
-    }
-    if (!isFound) {
-      return std::nullopt;
-    }
-    if (cut.dim >= static_cast<int64_t>(end)) {
-      begin = end;
-      start = stop;
+                                     const Cut &cut, int64_t ranks) {
+  size_t dim = static_cast<size_t>(cut.dim);
+  std::optional<DimGroup> group = DimGroup();
+  while (group && group->end <= dim) {
+    group = groupBehind(from, to, *group);
+  }
+  if (!group) {
+    return std::nullopt;
+  }
+  // Dims of size 1 at the end belong to no group of their own.
+  while (group->stop < to.size() && tn::constantDim(to[group->stop]) == 1) {
+    ++group->stop;
+  }
+  int64_t before = productOf(from.slice(group->begin, dim - group->begin));
+  int64_t behind = productOf(from.slice(dim + 1, group->end - dim - 1));
+  int64_t repeat = cut.repeat * before;
+  for (size_t other = group->start; other < group->stop && before * behind > 0; ++other) {
+    int64_t outer = productOf(to.slice(group->start, other - group->start));
+    int64_t inner = productOf(to.slice(other + 1, group->stop - other - 1));
+    std::optional<int64_t> size = tn::constantDim(to[other]);
+    if (outer == 0 || inner == 0 || !size || repeat % outer != 0) {
       continue;
     }
-    auto constant = [](ArrayRef<AffineExpr> dims) {
-      int64_t product = 1;
-      for (AffineExpr dim : dims) {
-        std::optional<int64_t> size = tn::constantDim(dim);
-        product = size && product > 0 ? product * *size : 0;
-      }
-      return product;
-    };
-    size_t dim = static_cast<size_t>(cut.dim);
-    int64_t before = constant(from.slice(begin, dim - begin));
-    int64_t behind = constant(from.slice(dim + 1, end - dim - 1));
-    if (before == 0 || behind == 0) {
-      return std::nullopt;
+    Cut made{static_cast<int64_t>(other), repeat / outer, {}};
+    bool isWhole = true;
+    for (const Piece &piece : cut.pieces) {
+      isWhole &= piece.size * behind % inner == 0;
+      made.pieces.push_back({piece.size * behind / inner, piece.copies});
     }
-    int64_t repeat = cut.repeat * before;
-    // Dims of size 1 at the end of the group belong to no group of their own.
-    while (stop < to.size() && tn::constantDim(to[stop]) == 1) {
-      ++stop;
+    made = simplified(std::move(made));
+    if (isWhole && made.size() == *size && made.sizeOfRank(ranks)) {
+      return made;
     }
-    for (size_t other = start; other < stop; ++other) {
-      int64_t outer = constant(to.slice(start, other - start));
-      int64_t inner = constant(to.slice(other + 1, stop - other - 1));
-      std::optional<int64_t> size = tn::constantDim(to[other]);
-      if (outer == 0 || inner == 0 || !size || *size == 1 || repeat % outer != 0) {
-        continue;
-      }
-      Cut made{static_cast<int64_t>(other), repeat / outer, {}};
-      bool isWhole = true;
-      for (const Piece &piece : cut.pieces) {
-        int64_t elements = piece.size * behind;
-        isWhole &= elements % inner == 0;
-        made.pieces.push_back({elements / inner, piece.copies});
-      }
-      made = simplified(std::move(made));
-      if (isWhole && made.size() == *size) {
-        return made;
-      }
-    }
-    return std::nullopt;
   }
   return std::nullopt;
 }
@@ -265,7 +265,7 @@ std::optional<Strategy> followCut(Operation *op, unsigned operand, const Cut &cu
     strategy = followHeads(op, *heads, operand, cut, ranks);
   } else if (tn::ReshapeOp reshape = dyn_cast<tn::ReshapeOp>(op)) {
     std::optional<Cut> result = cutThroughReshape(tn::getDims(reshape.getX().getType()),
-                                                  tn::getDims(reshape.getType()), cut);
+                                                  tn::getDims(reshape.getType()), cut, ranks);
     if (result) {
       strategy = Strategy{{State::split(cut)}, {State::split(*result)}};
     }

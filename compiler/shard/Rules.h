@@ -37,10 +37,11 @@ std::optional<Strategy> followPartial(mlir::Operation *op, unsigned operand);
 /// All whole.
 Strategy replicatedStrategy(mlir::Operation *op);
 
-/// The cut of a reshape's other side: of the result for one of the operand, and with `isBackward`
-/// the other way round.
+/// The cut of a reshape's other side, of which each piece divides: of the result for one of the
+/// operand, or the other way round.
 std::optional<Cut> cutThroughReshape(llvm::ArrayRef<mlir::AffineExpr> from,
-                                     llvm::ArrayRef<mlir::AffineExpr> to, const Cut &cut);
+                                     llvm::ArrayRef<mlir::AffineExpr> to, const Cut &cut,
+                                     int64_t ranks);
 
 /// The heads of attention: of the queries one dim, of keys and values another; nothing for another
 /// operation.
