@@ -54,8 +54,7 @@ double Costs::share(Value, const State &state) const {
   if (!state.isSplit()) {
     return 1;
   }
-  return static_cast<double>(*state.cut.sizeOfRank(ranks)) /
-         static_cast<double>(state.cut.size());
+  return static_cast<double>(*state.cut.sizeOfRank(ranks)) / static_cast<double>(state.cut.size());
 }
 
 double Costs::seconds(Operation *op, const Strategy &strategy) const {
@@ -88,8 +87,7 @@ Costs::Message Costs::convert(Value value, const State &from, const State &to) c
     return {};
   }
   Message message;
-  message.kind =
-      from.isPartial() ? target::Collective::AllReduce : target::Collective::AllGather;
+  message.kind = from.isPartial() ? target::Collective::AllReduce : target::Collective::AllGather;
   message.bytes = bytesOf(value);
   message.seconds = collectives.seconds(*message.kind, message.bytes, ranks);
   return message;

@@ -56,7 +56,8 @@ private:
 
 func::FuncOp Writer::makeFunction() {
   func::FuncOp from = graph.function();
-  func::FuncOp made = func::FuncOp::create(builder, from.getLoc(), from.getName(), from.getFunctionType());
+  func::FuncOp made =
+      func::FuncOp::create(builder, from.getLoc(), from.getName(), from.getFunctionType());
   made->setAttrs(from->getAttrs());
   Block *block = builder.createBlock(&made.getBody());
   SmallVector<Type> types;
@@ -101,7 +102,8 @@ Value Writer::alone(Value value) {
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
   Value flags = constantOf(builder.getI1Type(), first);
   Value flag = rankSlice(flags, State::split(Cut::plain(0, plan.ranks)));
-  flag = tn::ReshapeOp::create(builder, location, RankedTensorType::get({}, builder.getI1Type()), flag);
+  flag = tn::ReshapeOp::create(builder, location, RankedTensorType::get({}, builder.getI1Type()),
+                               flag);
   return tn::SelectOp::create(builder, location, flag, value, constantOf(element, 0, true));
 }
 
@@ -118,8 +120,8 @@ Value Writer::cutConstant(Value value, const State &state) {
   bool isPassed = false;
   if (tn::ReshapeOp reshape = dyn_cast<tn::ReshapeOp>(op)) {
     std::optional<Cut> cut =
-        cutThroughReshape(tn::getDims(reshape.getType()),
-                          tn::getDims(reshape.getX().getType()), state.cut, plan.ranks);
+        cutThroughReshape(tn::getDims(reshape.getType()), tn::getDims(reshape.getX().getType()),
+                          state.cut, plan.ranks);
     isPassed = cut && typeOfRank(reshape.getX().getType(), State::split(*cut), plan.ranks);
     operands[0] = isPassed ? State::split(*cut) : State();
   } else if (std::optional<FactorRule> rule = factorRuleOf(op); rule && op->getNumResults() == 1) {
@@ -149,7 +151,8 @@ Value Writer::clone(Operation *op, ValueRange operands, ArrayRef<State> results)
   for (auto [index, operand] : llvm::enumerate(operands)) {
     made->setOperand(index, operand); // one value may be taken in two ways
   }
-  for (auto [result, from, state] : llvm::zip_equal(made->getResults(), op->getResults(), results)) {
+  for (auto [result, from, state] :
+       llvm::zip_equal(made->getResults(), op->getResults(), results)) {
     result.setType(localType(from, state));
   }
   return made->getResult(0);
@@ -210,7 +213,8 @@ void Writer::makeLocal(Operation *op, Operation *made, const Strategy &strategy)
     SmallVector<AffineExpr> starts(from.getStarts().getResults());
     starts[dim] = builder.getAffineConstantExpr(local);
     slice.setStarts(tn::symbolMap(starts, builder.getContext()));
-  } else if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(made); conv && conv.getGroups() > 1 && dim > 0) {
+  } else if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(made);
+             conv && conv.getGroups() > 1 && dim > 0) {
     conv.setGroups(conv.getGroups() / plan.ranks);
   } else if (tn::GroupNormOp norm = dyn_cast<tn::GroupNormOp>(made); norm && dim > 0) {
     norm.setGroups(norm.getGroups() / plan.ranks);
@@ -242,8 +246,8 @@ Value Writer::tableRows(tn::GatherOp op, Value table, Value indices, int64_t row
   for (auto [index, dim] : llvm::enumerate(tn::getDims(indices.getType()))) {
     dims[op.getAxis() + index] = dim;
   }
-  Value mask = tn::ReshapeOp::create(builder, location,
-                                     tn::makeTensor(dims, builder.getI1Type()), isOwn);
+  Value mask =
+      tn::ReshapeOp::create(builder, location, tn::makeTensor(dims, builder.getI1Type()), isOwn);
   Type real = cast<RankedTensorType>(y.getType()).getElementType();
   return tn::SelectOp::create(builder, location, mask, y, constantOf(real, 0, true));
 }
@@ -260,8 +264,8 @@ void Writer::write(Operation *op) {
                  strategy.operands[0].cut.dim == static_cast<int64_t>(gather.getAxis());
   if (isTable) {
     int64_t rows = *strategy.operands[0].cut.sizeOfRank(plan.ranks);
-    forms[op->getResult(0)] = {strategy.results[0], tableRows(gather, operands[0], operands[1], rows),
-                               Value()};
+    forms[op->getResult(0)] = {strategy.results[0],
+                               tableRows(gather, operands[0], operands[1], rows), Value()};
     return;
   }
   if (op->getNumResults() == 0) {

@@ -158,9 +158,8 @@ FactorRule ofTranspose(tn::TransposeOp op) {
 /// The dims that are taken whole.
 FactorRule ofSlice(tn::SliceOp op) {
   tn::Dims x = tn::getDims(op.getX().getType()), y = tn::getDims(op.getY().getType());
-  return sameDims(op, [&](int64_t dim) {
-    return op.getSteps()[dim] == 1 && tn::sameDim(x[dim], y[dim]);
-  });
+  return sameDims(
+      op, [&](int64_t dim) { return op.getSteps()[dim] == 1 && tn::sameDim(x[dim], y[dim]); });
 }
 
 FactorRule ofConcat(tn::ConcatOp op) {

@@ -204,8 +204,7 @@ SmallVector<std::pair<unsigned, Cut>> Graph::originsOf(Operation *op, int64_t ra
     int64_t factor = rule->operands[*matrix][dim], own = static_cast<int64_t>(dim);
     const int64_t *found = llvm::find(rule->results[0], factor);
     if (factor != FactorRule::kNone && found != rule->results[0].end()) {
-      std::optional<Cut> asks =
-          askedCut(op->getResult(0), found - rule->results[0].begin(), ranks);
+      std::optional<Cut> asks = askedCut(op->getResult(0), found - rule->results[0].begin(), ranks);
       if (asks && asks->size() == *constant) {
         add(*matrix, asks->along(own));
       }

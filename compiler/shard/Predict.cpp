@@ -129,8 +129,8 @@ int64_t weightBytesOf(const Graph &graph, const Plan &plan, const Costs &costs) 
       for (tn::WeightOp weight : graph.weightsOf(operand)) {
         const tn::WeightEntry *entry = graph.store().find(weight.getId());
         bool isView = entry && !entry->bytes.empty();
-        const void *key = isView ? static_cast<const void *>(entry->bytes.data())
-                                 : weight.getAsOpaquePointer();
+        const void *key =
+            isView ? static_cast<const void *>(entry->bytes.data()) : weight.getAsOpaquePointer();
         Stored &stored = all[key];
         stored.bytes = std::max(stored.bytes, static_cast<double>(costs.bytesOfWeight(weight)));
         std::pair<State, double> own = {state, shareOf(state, plan.ranks)};

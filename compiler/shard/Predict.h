@@ -18,7 +18,7 @@ struct MessageCount {
 
 /// One run, for the sizes of the costs.
 struct RunPrediction {
-  double seconds = 0;     ///< with messages
+  double seconds = 0; ///< with messages
   double communicating = 0;
   std::vector<MessageCount> messages;
   llvm::DenseMap<mlir::Operation *, double> computing; ///< seconds of each operation

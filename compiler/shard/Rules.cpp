@@ -155,8 +155,7 @@ std::optional<Heads> headsOf(Operation *op) {
     return std::nullopt;
   }
   auto dimOf = [&](int64_t index) { return attention.getHeadsInner()[index] ? 2 : 1; };
-  std::optional<int64_t> count =
-      tn::constantDim(tn::getDims(attention.getQ().getType())[dimOf(0)]);
+  std::optional<int64_t> count = tn::constantDim(tn::getDims(attention.getQ().getType())[dimOf(0)]);
   std::optional<int64_t> keys = tn::constantDim(tn::getDims(attention.getK().getType())[dimOf(1)]);
   if (!count || !keys) {
     return std::nullopt;
@@ -193,10 +192,10 @@ struct DimGroup {
 std::optional<DimGroup> groupBehind(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to,
                                     const DimGroup &last) {
   for (size_t end = last.end + 1; end <= from.size(); ++end) {
-    AffineExpr left =
-        tn::elementCount(from[0].getContext(), from.slice(last.end, end - last.end));
+    AffineExpr left = tn::elementCount(from[0].getContext(), from.slice(last.end, end - last.end));
     for (size_t stop = last.stop + 1; left && stop <= to.size(); ++stop) {
-      AffineExpr right = tn::elementCount(to[0].getContext(), to.slice(last.stop, stop - last.stop));
+      AffineExpr right =
+          tn::elementCount(to[0].getContext(), to.slice(last.stop, stop - last.stop));
       if (right && tn::sameDim(left, right)) {
         return DimGroup{last.end, end, last.stop, stop};
       }
@@ -254,12 +253,9 @@ std::optional<Cut> cutThroughReshape(ArrayRef<AffineExpr> from, ArrayRef<AffineE
   return std::nullopt;
 }
 
-bool hasRule(Operation *op) {
-  return factorRuleOf(op) || headsOf(op) || isa<tn::ReshapeOp>(op);
-}
+bool hasRule(Operation *op) { return factorRuleOf(op) || headsOf(op) || isa<tn::ReshapeOp>(op); }
 
-std::optional<Strategy> followCut(Operation *op, unsigned operand, const Cut &cut,
-                                  int64_t ranks) {
+std::optional<Strategy> followCut(Operation *op, unsigned operand, const Cut &cut, int64_t ranks) {
   std::optional<Strategy> strategy;
   if (std::optional<Heads> heads = headsOf(op)) {
     strategy = followHeads(op, *heads, operand, cut, ranks);

@@ -165,8 +165,8 @@ Group::run(func::FuncOp function, const std::vector<std::vector<Tensor>> &inputs
   for (int64_t rank = 0; rank < ranks; ++rank) {
     for (auto [argument, input] : llvm::zip_equal(function.getArguments(), inputs[rank])) {
       bool isFloats = reference::isFloat(input.dtype());
-      TENON_TRY(define(argument, reference::convert(input, isFloats ? DType::F64 : input.dtype()),
-                       rank));
+      TENON_TRY(
+          define(argument, reference::convert(input, isFloats ? DType::F64 : input.dtype()), rank));
       // One tensor for what all have alike.
       if (rank > 0 && input.bytes() == inputs[0][argument.getArgNumber()].bytes()) {
         values[rank][argument] = values[0].lookup(argument);
@@ -220,9 +220,9 @@ double differenceOf(const Tensor &expected, const Tensor &actual) {
 
 } // namespace
 
-Result<std::vector<std::vector<Tensor>>>
-runRanks(ModuleOp cut, tn::WeightStore &weights, const std::vector<std::vector<Tensor>> &inputs,
-         int64_t ranks) {
+Result<std::vector<std::vector<Tensor>>> runRanks(ModuleOp cut, tn::WeightStore &weights,
+                                                  const std::vector<std::vector<Tensor>> &inputs,
+                                                  int64_t ranks) {
   return Group(weights, ranks).run(cut.lookupSymbol<func::FuncOp>("main"), inputs);
 }
 
@@ -241,8 +241,7 @@ Result<RankCheck> checkRanks(ModuleOp module, ModuleOp cut, const Graph &graph, 
       given[rank].push_back(std::move(*part));
     }
   }
-  TENON_ASSIGN(std::vector<std::vector<Tensor>> results,
-               runRanks(cut, weights, given, plan.ranks));
+  TENON_ASSIGN(std::vector<std::vector<Tensor>> results, runRanks(cut, weights, given, plan.ranks));
   RankCheck check;
   cut.walk([&](Operation *op) { check.collectives += isa<tn::AllReduceOp, tn::AllGatherOp>(op); });
   auto note = [&](size_t index, const Tensor &actual) {

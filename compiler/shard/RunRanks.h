@@ -15,8 +15,8 @@ runRanks(mlir::ModuleOp cut, tn::WeightStore &weights,
 
 /// How far the outputs of the ranks are from those of one rank.
 struct RankCheck {
-  double difference = 0;  ///< the largest, relative to its output's largest element
-  std::string output;     ///< the one with it
+  double difference = 0; ///< the largest, relative to its output's largest element
+  std::string output;    ///< the one with it
   int64_t collectives = 0;
 };
 /// Computes in float64, where rounding hides nothing: what is more than kRankTolerance is a wrong

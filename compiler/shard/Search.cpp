@@ -91,14 +91,12 @@ const Pin *pinOf(ArrayRef<Pin> pins, Operation *op) {
 constexpr std::pair<std::string_view, Pin::Kind> kPinKinds[] = {
     {"column", Pin::Kind::Column}, {"row", Pin::Kind::Row}, {"replicate", Pin::Kind::Replicate}};
 
-std::string_view nameOf(Pin::Kind kind) {
-  return kPinKinds[static_cast<size_t>(kind)].first;
-}
+std::string_view nameOf(Pin::Kind kind) { return kPinKinds[static_cast<size_t>(kind)].first; }
 
 bool holds(Pin::Kind kind, MatrixCut cut) {
-  return kind == Pin::Kind::Column   ? cut == MatrixCut::Columns
-         : kind == Pin::Kind::Row    ? cut == MatrixCut::Rows
-                                     : cut == MatrixCut::Whole;
+  return kind == Pin::Kind::Column ? cut == MatrixCut::Columns
+         : kind == Pin::Kind::Row  ? cut == MatrixCut::Rows
+                                   : cut == MatrixCut::Whole;
 }
 
 class Walk {
@@ -149,9 +147,8 @@ std::vector<const Strategy *> Walk::candidates(Operation *op, ArrayRef<Value> op
   std::vector<const Strategy *> found;
   const Pin *pin = graph.matrixOf(op) ? pinOf(pins, op) : nullptr;
   auto add = [&](std::optional<Strategy> strategy) {
-    bool isNew = strategy && llvm::none_of(found, [&](const Strategy *other) {
-                   return *other == *strategy;
-                 });
+    bool isNew = strategy &&
+                 llvm::none_of(found, [&](const Strategy *other) { return *other == *strategy; });
     if (isNew && (!pin || holds(pin->kind, matrixCutOf(graph, op, *strategy)))) {
       strategies.push_back(std::make_unique<Strategy>(std::move(*strategy)));
       found.push_back(strategies.back().get());
@@ -160,8 +157,7 @@ std::vector<const Strategy *> Walk::candidates(Operation *op, ArrayRef<Value> op
   add(replicatedStrategy(op));
   for (OpOperand &operand : op->getOpOperands()) {
     const Value *own = llvm::find(operands, operand.get());
-    const State *state =
-        own == operands.end() ? nullptr : &states[have[own - operands.begin()]];
+    const State *state = own == operands.end() ? nullptr : &states[have[own - operands.begin()]];
     if (state && state->isSplit()) {
       add(followCut(op, operand.getOperandNumber(), state->cut, ranks));
     } else if (state && state->isPartial()) {
@@ -328,9 +324,8 @@ Result<Plan> Walk::finish() {
     if (std::optional<unsigned> result = graph.stateResult(argument)) {
       OpResult made = dyn_cast<OpResult>(end->getOperand(*result));
       bool isComputed = made && plan.strategies.contains(made.getOwner());
-      State state = isComputed
-                        ? plan.strategies[made.getOwner()].results[made.getResultNumber()]
-                        : State();
+      State state =
+          isComputed ? plan.strategies[made.getOwner()].results[made.getResultNumber()] : State();
       plan.states[argument] = state.isPartial() ? State() : state;
     }
   }
@@ -353,7 +348,8 @@ Result<Plan> Walk::run() {
     }
     if (!names.empty() || graph.operations().empty()) {
       return Status::error(
-          ErrorId::BadArgument, strCat("--pin ", pin.node, ": the model has no matrix of that name"),
+          ErrorId::BadArgument,
+          strCat("--pin ", pin.node, ": the model has no matrix of that name"),
           strCat("one is '", names.back(), "'; tenon explain sharding --all lists all of them"));
     }
   }

@@ -51,8 +51,8 @@ std::string decoder(int layers) {
             " {scale = 0.5 : f64, causal = true, headsInner = array<i1: true, true, true, true>} : "
             "(tensor<1x5x4x4xf32>, tensor<1x5x2x4xf32>, tensor<1x5x2x4xf32>) -> "
             "tensor<1x5x4x4xf32>\n";
-    text += name("o") + " = tn.reshape " + name("a") +
-            " : (tensor<1x5x4x4xf32>) -> tensor<5x16xf32>\n";
+    text +=
+        name("o") + " = tn.reshape " + name("a") + " : (tensor<1x5x4x4xf32>) -> tensor<5x16xf32>\n";
     product("p", "o", "wo", "5x16", "16x16", "5x16");
     text += name("r") + " = tn.add " + name("x") + ", " + name("p") +
             " : (tensor<5x16xf32>, tensor<5x16xf32>) -> tensor<5x16xf32>\n";
@@ -165,8 +165,8 @@ TEST_F(CutTest, PinnedCutsAreKept) {
   parse(decoder(2));
   std::vector<Pin> pins;
   for (auto [name, cut] : kMegatron) {
-    pins.push_back({name + std::string("*"),
-                    cut == MatrixCut::Rows ? Pin::Kind::Row : Pin::Kind::Column});
+    pins.push_back(
+        {name + std::string("*"), cut == MatrixCut::Rows ? Pin::Kind::Row : Pin::Kind::Column});
   }
   Result<Plan> pinned = search(2, pins), found = search(2);
   ASSERT_TRUE(pinned) << pinned.status().toString();

@@ -83,25 +83,25 @@ std::string messagesText(const Json &run) {
 }
 
 std::string matricesText(const Json &option) {
-  std::string text = fmt::format("\nTP {}: cuts, and the time of one matrix for {}\n",
-                                 numberAt(option, "tp"),
-                                 textAt(listAt(option, "runs").front(), "of"));
+  std::string text =
+      fmt::format("\nTP {}: cuts, and the time of one matrix for {}\n", numberAt(option, "tp"),
+                  textAt(listAt(option, "runs").front(), "of"));
   text += fmt::format("  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n", "matrix", "sizes",
                       "count", "cut", "whole", "cut", "message");
   for (const Json &each : listAt(option, "matrices")) {
-    text += fmt::format("  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n",
-                        view::visible(textAt(each, "name")), textAt(each, "sizes"),
-                        numberAt(each, "count"), textAt(each, "cut"),
-                        timeText(each.value("whole_us", 0.0) * 1e-6),
-                        timeText(each.value("us", 0.0) * 1e-6),
-                        timeText(each.value("message_us", 0.0) * 1e-6));
+    text += fmt::format(
+        "  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n", view::visible(textAt(each, "name")),
+        textAt(each, "sizes"), numberAt(each, "count"), textAt(each, "cut"),
+        timeText(each.value("whole_us", 0.0) * 1e-6), timeText(each.value("us", 0.0) * 1e-6),
+        timeText(each.value("message_us", 0.0) * 1e-6));
   }
   return text;
 }
 
 std::string optionText(const Json &option, const Json &whole) {
   std::string text = fmt::format(
-      "\nTP {} ({} GPU{}): weights {}, cache {} a token and {} at {} tokens, activations about {}\n",
+      "\nTP {} ({} GPU{}): weights {}, cache {} a token and {} at {} tokens, activations about "
+      "{}\n",
       numberAt(option, "tp"), numberAt(option, "gpus"), numberAt(option, "gpus") == 1 ? "" : "s",
       bytesText(option.value("weight_bytes", 0.0)),
       bytesText(option.value("cache_bytes_of_token", 0.0)),
@@ -109,18 +109,17 @@ std::string optionText(const Json &option, const Json &whole) {
       bytesText(option.value("activation_bytes", 0.0)));
   for (const Json &run : listAt(option, "runs")) {
     text += fmt::format("  {}: {}", textAt(run, "of"), timeText(run.value("us", 0.0) * 1e-6));
-    text += numberAt(option, "tp") == 1
-                ? "\n"
-                : fmt::format(", {:.2f} x; messages: {}\n", run.value("speedup", 1.0),
-                              messagesText(run));
+    text += numberAt(option, "tp") == 1 ? "\n"
+                                        : fmt::format(", {:.2f} x; messages: {}\n",
+                                                      run.value("speedup", 1.0), messagesText(run));
   }
   text += option.value("worth_it", true) ? "" : "  not worth it: one GPU is about as fast\n";
   if (option.contains("difference")) {
     double difference = option.value("difference", 0.0);
-    text += fmt::format("  checked: {} ranks on the reference differ from one by {:.1e} at most, in "
-                        "'{}'\n",
-                        numberAt(option, "tp"), difference,
-                        view::visible(textAt(option, "differs")));
+    text +=
+        fmt::format("  checked: {} ranks on the reference differ from one by {:.1e} at most, in "
+                    "'{}'\n",
+                    numberAt(option, "tp"), difference, view::visible(textAt(option, "differs")));
   }
   return text;
 }
@@ -129,7 +128,7 @@ std::string optionText(const Json &option, const Json &whole) {
 
 Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipeline,
                   const ShardingReport &report) {
-  Json json = {{"model", request.model},       {"target", report.target},
+  Json json = {{"model", request.model},        {"target", report.target},
                {"precision", report.precision}, {"measured", report.isMeasured},
                {"load", request.load},          {"context", request.context},
                {"options", Json::array()}};
@@ -138,17 +137,17 @@ Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipelin
   }
   if (pipeline.stages > 1) {
     double others = static_cast<double>(pipeline.stages - 1);
-    json["pipeline"] = {
-        {"stages", pipeline.stages},
-        {"micro_batches", pipeline.microBatches},
-        {"bubble", others / (static_cast<double>(pipeline.microBatches) + others)}};
+    json["pipeline"] = {{"stages", pipeline.stages},
+                        {"micro_batches", pipeline.microBatches},
+                        {"bubble", others / (static_cast<double>(pipeline.microBatches) + others)}};
   }
   return json;
 }
 
 std::string shardingText(const Json &json, bool all) {
   std::string text = fmt::format(
-      "{}: predicted for {} in {}; all-reduce {}\nTenon does not run a model on several GPUs yet.\n",
+      "{}: predicted for {} in {}; all-reduce {}\nTenon does not run a model on several GPUs "
+      "yet.\n",
       view::visible(textAt(json, "model")), textAt(json, "target"), textAt(json, "precision"),
       json.value("measured", false) ? "measured on this part" : "estimated");
   Json shown;
@@ -163,8 +162,7 @@ std::string shardingText(const Json &json, bool all) {
     text += fmt::format("\nPP {}: each GPU has 1/{} of the layers; with {} micro-batches it waits "
                         "{:.0f} % of the time, and a token is no faster\n",
                         numberAt(pipeline, "stages"), numberAt(pipeline, "stages"),
-                        numberAt(pipeline, "micro_batches"),
-                        pipeline.value("bubble", 0.0) * 100);
+                        numberAt(pipeline, "micro_batches"), pipeline.value("bubble", 0.0) * 100);
   }
   if (!all && numberAt(shown, "tp") > 1) {
     text += matricesText(shown);

@@ -62,8 +62,7 @@ std::vector<Run> runsOf(mlir::ModuleOp module, mlir::func::FuncOp function,
       unsigned first = 1;
       for (mlir::Type type : llvm::reverse(function.getArgumentTypes())) {
         for (auto [dim, expression] : llvm::enumerate(tn::getDims(type))) {
-          std::optional<tn::LinearDim> line =
-              expression ? tn::linearDim(expression) : std::nullopt;
+          std::optional<tn::LinearDim> line = expression ? tn::linearDim(expression) : std::nullopt;
           first = line && symbols[line->symbol].name == symbol.name ? dim : first;
         }
       }
@@ -291,8 +290,7 @@ Result<ShardingReport> predict(const ShardingRequest &request) {
 
 Result<ShardingReport> predictSharding(const ShardingRequest &request) {
   Result<ShardingReport> report = Status::error(ErrorId::InternalError, "no report");
-  if (std::optional<std::string> crash =
-          pipeline::crashOf([&] { report = predict(request); })) {
+  if (std::optional<std::string> crash = pipeline::crashOf([&] { report = predict(request); })) {
     return Status::error(ErrorId::CompilerFault, "in phase 'shard': " + *crash,
                          "report this with the model");
   }

@@ -1,5 +1,5 @@
-// `tenon explain TOPIC ENGINE [NODE]`: prints the decisions that the engine carries; and of a model,
-// what several GPUs would make of it.
+// `tenon explain TOPIC ENGINE [NODE]`: prints the decisions that the engine carries; and of a
+// model, what several GPUs would make of it.
 
 #include "tools/tenon/explain/Explain.h"
 #include "runtime/tensors/ShapeText.h"
@@ -59,7 +59,8 @@ void declareShardingFlags(CLI::App &command, ExplainFlags &flags) {
           ->delimiter(',')
           ->allow_extra_args(false)
           ->check(CLI::Range(1, 64)),
-      command.add_option("--pp", flags.pipeline.stages, "Stages of layers, each on GPUs of its own")
+      command
+          .add_option("--pp", flags.pipeline.stages, "Stages of layers, each on GPUs of its own")
           ->check(CLI::Range(1, 64)),
       command
           .add_option("--micro-batches", flags.pipeline.microBatches,
@@ -71,8 +72,9 @@ void declareShardingFlags(CLI::App &command, ExplainFlags &flags) {
                       "for any text (repeat for more)")
           ->allow_extra_args(false),
       command.add_option("--target", flags.target, "The GPU, as for compile; cuda:h200 by default"),
-      command.add_option("--precision", flags.sharding.precision,
-                         "Type of activations and caches; by default 16 bits if most weights have 16")
+      command
+          .add_option("--precision", flags.sharding.precision,
+                      "Type of activations and caches; by default 16 bits if most weights have 16")
           ->check(CLI::IsMember({"fp32", "fp16", "bf16"})),
       command.add_option("--all-reduce", flags.allReduce,
                          "Time of a short all-reduce that you measured: 6.7us"),
