@@ -77,7 +77,7 @@ std::string messagesText(const Json &run) {
   std::string text;
   for (const Json &each : listAt(run, "messages")) {
     text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", numberAt(each, "count"),
-                        textAt(each, "kind"), bytesText(each.value("bytes", 0.0)));
+                        textAt(each, "kind"), formatBytes(each.value("bytes", uint64_t{0})));
   }
   return text.empty() ? "none" : text;
 }
@@ -129,7 +129,7 @@ std::string optionText(const Json &option, const Json &whole) {
 Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipeline,
                   const ShardingReport &report) {
   Json json = {{"model", request.model},        {"target", report.target},
-               {"precision", report.precision}, {"measured", report.isMeasured},
+               {"precision", report.precision}, {"messages", report.messages},
                {"load", request.load},          {"context", request.context},
                {"options", Json::array()}};
   for (const ShardingOption &option : report.options) {
@@ -146,10 +146,10 @@ Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipelin
 
 std::string shardingText(const Json &json, bool all) {
   std::string text = fmt::format(
-      "{}: predicted for {} in {}; all-reduce {}\nTenon does not run a model on several GPUs "
-      "yet.\n",
+      "{}: predicted for {} in {}\nTenon does not run a model on several GPUs yet. Times of "
+      "messages: {}.\n",
       view::visible(textAt(json, "model")), textAt(json, "target"), textAt(json, "precision"),
-      json.value("measured", false) ? "measured on this part" : "estimated");
+      textAt(json, "messages"));
   Json shown;
   for (const Json &option : listAt(json, "options")) {
     text += optionText(option, json);

@@ -165,7 +165,9 @@ public:
     ShardingReport made;
     made.target = request.target.name;
     made.precision = isHalf ? "16-bit floats" : "32-bit floats";
-    made.isMeasured = collectives.isMeasured() && !request.allReduce;
+    made.messages = request.allReduce          ? "as given for short ones"
+                    : collectives.isMeasured() ? "measured between two of these GPUs"
+                                               : "estimated by the links of the part";
     std::vector<shard::Pin> pins;
     for (const std::string &text : request.pins) {
       TENON_ASSIGN(shard::Pin pin, shard::parsePin(text));

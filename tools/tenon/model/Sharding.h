@@ -58,7 +58,7 @@ struct ShardingOption {
 };
 struct ShardingReport {
   std::string target, precision;
-  bool isMeasured = false; ///< the table of collectives, on this part
+  std::string messages; ///< where their times come from, in words
   std::vector<ShardingOption> options;
 };
 
