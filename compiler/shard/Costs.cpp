@@ -11,6 +11,8 @@ using namespace mlir;
 namespace tenon::shard {
 namespace {
 
+constexpr double kOfZeros = 1e-10;
+
 double valueOf(AffineExpr expression, ArrayRef<int64_t> symbols) {
   std::optional<int64_t> value = expression ? tn::evaluate(expression, symbols) : std::nullopt;
   return value ? static_cast<double>(*value) : 0;
@@ -84,7 +86,8 @@ double Costs::seconds(Operation *op, const Strategy &strategy) const {
 
 Costs::Message Costs::convert(Value value, const State &from, const State &to) const {
   if (from == to || from.isReplicated()) {
-    return {};
+    // Zeros on the other ranks: worth it only where it saves a message.
+    return {std::nullopt, 0, from == to || !to.isPartial() ? 0 : kOfZeros};
   }
   Message message;
   message.kind = from.isPartial() ? target::Collective::AllReduce : target::Collective::AllGather;

@@ -72,7 +72,22 @@ private:
     count.seconds += message.seconds;
     ++count.count;
     prediction.communicating += message.seconds;
-    prediction.sending[value.getDefiningOp()] += message.seconds;
+    prediction.sending[matrixBehind(value)] += message.seconds;
+  }
+
+  /// The operation with a matrix whose summand or part the value is.
+  Operation *matrixBehind(Value value) const {
+    Operation *op = value.getDefiningOp();
+    while (op && !graph.matrixOf(op)) {
+      Operation *next = nullptr;
+      for (Value operand : op->getOperands()) {
+        auto state = states.find(operand);
+        bool isCut = state != states.end() && !state->second.isReplicated();
+        next = isCut && operand.getDefiningOp() ? operand.getDefiningOp() : next;
+      }
+      op = next;
+    }
+    return op ? op : value.getDefiningOp();
   }
 
   /// Bytes of results that are still read, at the operation where they are most.
