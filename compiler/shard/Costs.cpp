@@ -2,6 +2,7 @@
 #include "compiler/shard/Costs.h"
 
 #include "compiler/graph/Flops.h"
+#include "compiler/graph/StoredBits.h"
 #include "compiler/graph/TnRare.h"
 
 #include <algorithm>
@@ -40,6 +41,9 @@ int64_t Costs::bytesOf(Value value) const {
 
 int64_t Costs::bytesOfWeight(tn::WeightOp weight) const {
   RankedTensorType type = cast<RankedTensorType>(weight.getResult().getType());
+  if (IntegerAttr bits = weight->getAttrOfType<IntegerAttr>(tn::kStoredBits)) {
+    return type.getNumElements() * bits.getInt() / 8;
+  }
   return type.getNumElements() * bytesOfElement(type.getElementType());
 }
 

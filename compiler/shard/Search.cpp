@@ -368,7 +368,8 @@ Result<Pin> parsePin(std::string_view text) {
       return Pin{std::string(text.substr(0, equals)), kind};
     }
   }
-  return Status::error(ErrorId::BadArgument, strCat("--pin ", text, ": a node and how to cut it are expected"),
+  return Status::error(ErrorId::BadArgument,
+                       strCat("--pin ", text, ": a node and how to cut it are expected"),
                        "write NODE=column, NODE=row or NODE=replicate");
 }
 

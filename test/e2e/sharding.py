@@ -91,6 +91,8 @@ class Sharding(ToolTest):
         self.refuse(2, "TN0105", "explain", "sharding", path, "--all-reduce", "fast")
         self.refuse(2, "TN0105", "explain", "sharding", path, "--tp", "0")
         self.refuse(2, "TN0105", "explain", "sharding", path, "--precision", "int8")
+        self.refuse(2, "TN0105", "explain", "sharding", path, "up")
+        self.refuse(2, "TN0105", "explain", "fusion", path, "--tp", "2")
 
 
 if __name__ == "__main__":

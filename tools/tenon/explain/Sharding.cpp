@@ -2,6 +2,7 @@
 
 #include "tools/tenon/explain/Sharding.h"
 
+#include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
 #include "tools/view/Escape.h"
 
@@ -20,7 +21,7 @@ std::string bytesText(double bytes) {
                         : fmt::format("{:.0f} B", bytes);
 }
 
-std::string timeText(double seconds) {
+std::string durationText(double seconds) {
   return seconds >= 1e-3 ? fmt::format("{:.2f} ms", seconds * 1e3)
                          : fmt::format("{:.1f} us", seconds * 1e6);
 }
@@ -89,11 +90,12 @@ std::string matricesText(const Json &option) {
   text += fmt::format("  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n", "matrix", "sizes",
                       "count", "cut", "whole", "cut", "message");
   for (const Json &each : listAt(option, "matrices")) {
-    text += fmt::format(
-        "  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n", view::visible(textAt(each, "name")),
-        textAt(each, "sizes"), numberAt(each, "count"), textAt(each, "cut"),
-        timeText(each.value("whole_us", 0.0) * 1e-6), timeText(each.value("us", 0.0) * 1e-6),
-        timeText(each.value("message_us", 0.0) * 1e-6));
+    text += fmt::format("  {:<36} {:<20} {:>5}  {:<10} {:>10} {:>10} {:>10}\n",
+                        view::visible(textAt(each, "name")), textAt(each, "sizes"),
+                        numberAt(each, "count"), textAt(each, "cut"),
+                        durationText(each.value("whole_us", 0.0) * 1e-6),
+                        durationText(each.value("us", 0.0) * 1e-6),
+                        durationText(each.value("message_us", 0.0) * 1e-6));
   }
   return text;
 }
@@ -108,10 +110,14 @@ std::string optionText(const Json &option, const Json &whole) {
       bytesText(option.value("cache_bytes", 0.0)), numberAt(whole, "load"),
       bytesText(option.value("activation_bytes", 0.0)));
   for (const Json &run : listAt(option, "runs")) {
-    text += fmt::format("  {}: {}", textAt(run, "of"), timeText(run.value("us", 0.0) * 1e-6));
+    text += fmt::format("  {}: {}", textAt(run, "of"), durationText(run.value("us", 0.0) * 1e-6));
     text += numberAt(option, "tp") == 1 ? "\n"
                                         : fmt::format(", {:.2f} x; messages: {}\n",
                                                       run.value("speedup", 1.0), messagesText(run));
+  }
+  if (Json without = listAt(option, "without_rule"); !without.empty()) {
+    text +=
+        fmt::format("  computed whole on each GPU, for want of a rule: {}\n", joinTexts(without));
   }
   text += option.value("worth_it", true) ? "" : "  not worth it: one GPU is about as fast\n";
   if (option.contains("difference")) {

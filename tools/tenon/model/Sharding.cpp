@@ -214,7 +214,7 @@ private:
     }
     llvm::SetVector<llvm::StringRef> without;
     for (mlir::Operation *op : graph.operations()) {
-      if (!shard::hasRule(op) && op->getNumResults() > 0) {
+      if (!shard::hasRule(op) && op->getNumOperands() > 0) {
         without.insert(op->getName().stripDialect());
       }
     }

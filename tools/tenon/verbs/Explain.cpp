@@ -53,7 +53,7 @@ Status explainSharding(ExplainFlags &flags, Terminal &terminal) {
 }
 
 /// What only `explain sharding` takes.
-void declareShardingFlags(CLI::App &command, ExplainFlags &flags) {
+std::vector<CLI::Option *> declareShardingFlags(CLI::App &command, ExplainFlags &flags) {
   std::vector<CLI::Option *> own = {
       command.add_option("--tp", flags.sharding.ranks, "GPUs that share each layer: 1,2,4,8")
           ->delimiter(',')
@@ -90,6 +90,28 @@ void declareShardingFlags(CLI::App &command, ExplainFlags &flags) {
   for (CLI::Option *option : own) {
     option->group("Only of sharding");
   }
+  return own;
+}
+
+/// A flag that the topic does not take, or nothing.
+Status checkFlags(const ExplainFlags &flags, const std::vector<CLI::Option *> &ofSharding) {
+  if (flags.request.topic == kSharding) {
+    bool hasOthers = !flags.request.node.empty() || !flags.request.level.empty();
+    return hasOthers ? Status::error(ErrorId::BadArgument,
+                                     "explain sharding is about a model: it takes no NODE and no "
+                                     "--variant",
+                                     "--all shows the matrices for each number of GPUs")
+                     : Status::ok();
+  }
+  for (const CLI::Option *option : ofSharding) {
+    if (option->count() > 0) {
+      return Status::error(
+          ErrorId::BadArgument,
+          fmt::format("{}: explain {} does not take it", option->get_name(), flags.request.topic),
+          "tenon explain sharding MODEL does");
+    }
+  }
+  return Status::ok();
 }
 
 Status explain(ExplainFlags &flags, Terminal &terminal) {
@@ -126,8 +148,11 @@ Action declareExplain(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
                      "Variant of the engine; this machine's by default");
-  declareShardingFlags(command, *flags);
-  return [flags](Terminal &terminal) { return explain(*flags, terminal); };
+  std::vector<CLI::Option *> ofSharding = declareShardingFlags(command, *flags);
+  return [flags, ofSharding](Terminal &terminal) -> Status {
+    TENON_TRY(checkFlags(*flags, ofSharding));
+    return explain(*flags, terminal);
+  };
 }
 
 } // namespace tenon::tool
