@@ -9,13 +9,14 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 import unittest
 
 import openai
 from receiver import Receiver
-from server import Server
+from server import TENON, Server
 from texts import CHATS, LONG, OPENINGS, POSITIONS, SAMPLED, TextsTest, compile_model, models
 
 PAGES = POSITIONS // 32 + 6  # one sequence as long as may be, and a little
@@ -70,6 +71,17 @@ class Guesses(unittest.TestCase):
         (config / "1/model.tenon").symlink_to(self.folder / "model.tenon")
         (config / "1/small.tenon").symlink_to(self.folder / "fewer.tenon")
         (config / "config.pbtxt").write_text('parameters { key: "draft_model" value { string_value: "small.tenon" } }')
+        # Where signatures are asked for, a draft model needs one as well.
+        key, public = self.folder.parent / "key.pem", self.folder.parent / "public.pem"
+        subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
+        subprocess.run(["openssl", "ec", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
+        model, small = self.folder / "model.tenon", self.folder / "fewer.tenon"
+        sign = lambda engine: subprocess.run([TENON, "sign", engine, f"{engine}.sig", "--key", key, "--quiet"], check=True)
+        sign(model)
+        with Server(model, "--require-signature", public, "--draft-model", model, "--draft-tokens", 2) as server:
+            self.assertEqual(200, server.get("/v2/models/model/ready")[0])
+        with Server(model, "--require-signature", public, "--draft-model", small, waits=False) as server:
+            server.wait_until(lambda: any("TN1015" in line and "fewer.tenon" in line for line in server.log))
         with Server(self.folder, waits=False) as server:
             server.wait_until(lambda: any("the draft model has 70 pages, and the model 80" in line for line in server.log))
             self.assertEqual(200, server.get("/v2/models/model/ready")[0])
