@@ -76,7 +76,7 @@ class Guesses(unittest.TestCase):
         subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
         subprocess.run(["openssl", "ec", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
         model, small = self.folder / "model.tenon", self.folder / "fewer.tenon"
-        sign = lambda engine: subprocess.run([TENON, "sign", engine, f"{engine}.sig", "--key", key, "--quiet"], check=True)
+        sign = lambda engine: subprocess.run([TENON, "sign", engine, "--key", key, "--quiet"], check=True)
         sign(model)
         with Server(model, "--require-signature", public, "--draft-model", model, "--draft-tokens", 2) as server:
             self.assertEqual(200, server.get("/v2/models/model/ready")[0])
@@ -92,6 +92,10 @@ class Urgent(TextsTest):
 
     compiled = ("--pages", PAGES)
 
+    @classmethod
+    def make(cls):
+        compile_model(cls.folder, "m", *cls.compiled, layers=24)  # whose answers take a while
+
     def lost(self):
         return self.server.metric("tenon_text_preemptions_total", None)
 
@@ -100,12 +104,12 @@ class Urgent(TextsTest):
 
     def test_priorities(self):
         """A request that is more urgent takes the pages of one that is less, which ends with the text that it has alone, and the log says so."""
-        patient, urgent = "patient " * 100, "urgent " * 150
-        alone = [self.ask_long(patient, 700), self.ask_long(urgent, 20)]
+        patient, urgent = "patient " * 100, "urgent " * 205
+        alone = [self.ask_long(patient, 1200), self.ask_long(urgent, 20)]
         with concurrent.futures.ThreadPoolExecutor(2) as users:
             before = self.lost()
-            first = users.submit(self.ask_long, patient, 700)
-            self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) > 26)
+            first = users.submit(self.ask_long, patient, 1200)
+            self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) > 30)
             second = users.submit(self.ask_long, urgent, 20, extra_body={"priority": -1})
             self.assertEqual(alone[1], second.result())
             self.assertFalse(first.done())
@@ -117,10 +121,10 @@ class Urgent(TextsTest):
     def test_pages_run_short(self):
         """Eight answers for which the pages do not do: each is the one that it has alone, and the pages come back."""
         prompts = [f"{i} a prompt of its own " * 12 for i in range(8)]
-        alone = [self.ask_long(prompt, 150) for prompt in prompts]
+        alone = [self.ask_long(prompt, 400) for prompt in prompts]
         before = self.lost()
         with concurrent.futures.ThreadPoolExecutor(8) as users:
-            self.assertEqual(alone, list(users.map(lambda prompt: self.ask_long(prompt, 150), prompts)))
+            self.assertEqual(alone, list(users.map(lambda prompt: self.ask_long(prompt, 400), prompts)))
         self.assertGreater(self.lost(), before)
         self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) == 0)
 
