@@ -27,7 +27,7 @@ uint64_t bytesOf(const TextAsk &ask) {
   }
   uint64_t bytes = 0;
   for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    bytes += sizeof(message) + message.content.size();
+    bytes += sizeof(message) + message.content.size() + message.calls.size();
   }
   return bytes;
 }
