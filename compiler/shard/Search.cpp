@@ -17,6 +17,7 @@ namespace {
 
 using Id = uint16_t;
 constexpr Id kReplicated = 0, kOpen = 1; ///< kOpen: state of a session that nothing has read yet
+/// Of what the values that are still read may be; a decoder has at most some dozens.
 constexpr size_t kMostCombinations = 512;
 constexpr double kNever = 1e30;
 
@@ -125,6 +126,7 @@ private:
   DenseMap<Value, Operation *> lastUse;              ///< null: a result of the function
   SmallVector<Value> live;
   std::vector<std::vector<Combination>> steps;
+  bool isExhaustive = true;
 };
 
 void Walk::findLastUses() {
@@ -288,6 +290,7 @@ Status Walk::step(Operation *op) {
     return pinFault(op, *pinOf(pins, op));
   }
   if (next.size() > kMostCombinations) {
+    isExhaustive = false;
     std::ranges::stable_sort(next, {}, &Combination::seconds);
     next.resize(kMostCombinations);
   }
@@ -313,6 +316,7 @@ Result<Plan> Walk::finish() {
   Plan plan;
   plan.ranks = ranks;
   plan.seconds = least;
+  plan.isExhaustive = isExhaustive;
   ArrayRef<Operation *> ops = graph.operations();
   for (size_t i = ops.size(); i-- > 0;) {
     const Combination &combination = steps[i + 1][best];

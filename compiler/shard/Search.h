@@ -28,6 +28,8 @@ struct Plan {
   /// What a rank keeps of the state of a session.
   llvm::DenseMap<mlir::Value, State> states;
   double seconds = 0; ///< predicted, for the sizes of the costs
+  /// Whether all combinations were kept: of some hundred at once, the dearest are given up.
+  bool isExhaustive = true;
 };
 
 /// How the matrix of an operation is cut.

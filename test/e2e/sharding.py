@@ -4,11 +4,12 @@ import unittest
 
 import onnx
 from sharding_nets import NETS
-from tool import ToolTest
+from tool import SOURCE, ToolTest
 
 TOLERANCE = 1e-9  # of the largest element, in float64
 # Messages that cost nothing cut all that can be cut; those that cost a little cut as on real links.
-COSTS = {"0.000001us": "2,3,4", "0.001us": "2"}
+COST_FREE = "0.000001us"
+COSTS = {COST_FREE: "2,3,4", "0.001us": "2"}
 
 
 class Sharding(ToolTest):
@@ -59,6 +60,24 @@ class Sharding(ToolTest):
                 option = self.explain(name, "--tp", "2", "--all-reduce", "0.001us")["options"][0]
                 self.assertLessEqual(cuts.items(), self.cuts(option).items())
                 self.assertEqual(sums, sum(each["count"] for each in option["runs"][0]["messages"] if each["kind"] == "all-reduce"))
+
+    def test_programs_of_torch(self):
+        for name in ("layers", "quantized", "transforms"):
+            for option in self.json("explain", "sharding", SOURCE / f"test/data/pt2/{name}.pt2", "--tp", "2,4", "--check", "--all-reduce", COST_FREE)["options"]:
+                with self.subTest(name, tp=option["tp"]):
+                    self.assertLess(option["difference"], TOLERANCE)
+                    self.assertTrue({"column", "row"} & set(self.cuts(option).values()))
+
+    def test_exported_models(self):
+        """One sum for attention and one for the feed-forward part of each layer, whoever exported the model."""
+        for name, sums in (("bert_base.dynamo", 24), ("bert_base.torchscript", 24), ("t5_encoder.torchscript", 12), ("vit_b16.dynamo", 24)):
+            option = self.json("explain", "sharding", SOURCE / f"models/graphs/{name}.onnx", "--tp", "2", "--all-reduce", "0.001us")["options"][0]
+            with self.subTest(name):
+                self.assertEqual(sums, sum(each["count"] for each in option["runs"][0]["messages"] if each["kind"] == "all-reduce"))
+                self.assertTrue(option["exhaustive"])
+        lstm = self.json("explain", "sharding", SOURCE / "models/graphs/lstm.torchscript.onnx", "--tp", "2")["options"][0]
+        self.assertEqual(["recurrence"], lstm["without_rule"])
+        self.assertIn("for want of a rule: recurrence", self.succeed("explain", "sharding", SOURCE / "models/graphs/lstm.torchscript.onnx", "--tp", "2").stdout)
 
     def test_pins(self):
         option = self.explain("gated", "--tp", "2", "--check", "--pin", "gate=row", "--pin", "up=column", "--pin", "d*=replicate")["options"][0]

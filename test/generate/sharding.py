@@ -6,6 +6,8 @@ Messages are taken to cost next to nothing, so that models this small are cut at
 import json
 import os
 import pathlib
+import re
+import shlex
 import struct
 import unittest
 
@@ -103,9 +105,7 @@ class Sharding(ToolTest):
             ("llama-70b", "4.2us"): {1: (141.1, 327680, 0, 1), 2: (71.6, 163840, 160, 1.92), 4: (36.9, 81920, 160, 3.69)},
         }  # fmt: skip
         for (shape, time), options in expected.items():
-            path = self.folder / shape
-            path = path if path.exists() else sparse(shape, path)
-            told = self.explain(path, "--tp", "1,2,4", "--all-reduce", time)["options"]
+            told = self.explain(self.shape(shape), "--tp", "1,2,4", "--all-reduce", time)["options"]
             for option in told:
                 if option["tp"] not in options:
                     continue
@@ -118,29 +118,47 @@ class Sharding(ToolTest):
                     self.assertAlmostEqual(speedup, option["runs"][0]["speedup"], delta=0.006)
 
     def test_a_small_model_gains_nothing_by_the_usual_cuts(self):
-        path = sparse("llama-1b", self.folder / "llama-1b")
+        path = self.shape("llama-1b")
         pins = [f"--pin=*{part}={cut}" for cut, parts in (("column", ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "lm_head")), ("row", ("o_proj", "down_proj"))) for part in parts]
         usual, found = (self.explain(path, "--tp", "2", "--all-reduce", "9us", *flags)["options"][0] for flags in (pins, []))
         self.assertAlmostEqual(1.00, usual["runs"][0]["speedup"], delta=0.02)
         self.assertFalse(usual["worth_it"])
         self.assertGreater(found["runs"][0]["speedup"], usual["runs"][0]["speedup"])
 
+    def row(self, shape, option):
+        """A line of the page's table."""
+        token, prompt = option["runs"]
+        sums = [next((each for each in run["messages"] if each["kind"] == "all-reduce"), {"count": 0, "bytes": 0}) for run in (token, prompt)]
+        of_token, of_prompt = (each["count"] * each["bytes"] for each in sums)
+        cells = (shape, option["tp"], f"{option['weight_bytes'] / 1e9:.1f} GB", f"{option['cache_bytes_of_token'] / 1e3:.1f} KB", sums[0]["count"], f"{of_token / 1024:.0f} KiB",
+                 f"{of_prompt / 2**20:.0f} MiB", f"{token['us'] / 1e3:.2f} ms", f"{token['speedup']:.2f} x", f"{prompt['speedup']:.2f} x")  # fmt: skip
+        return "| " + " | ".join(map(str, cells)) + " |"
+
+    def shape(self, name):
+        path = self.folder / name
+        return path if path.exists() else sparse(name, path)
+
     def test_page(self):
-        """The tables and the output on the page are the tool's."""
-        page = PAGE.read_text()
-        rows = []
+        """The table, the output and the keys on the page are the tool's, and its commands run."""
+        page, rows = PAGE.read_text(), []
         for shape in SHAPES:
-            path = self.folder / shape
-            path = path if path.exists() else sparse(shape, path)
-            for option in self.explain(path, "--tp", "1,2,4")["options"]:
-                token, prompt = option["runs"]
-                sums = [next((each["count"] * each["bytes"] for each in run["messages"] if each["kind"] == "all-reduce"), 0) for run in (token, prompt)]
-                count = next((each["count"] for each in token["messages"] if each["kind"] == "all-reduce"), 0)
-                rows.append(f"| {shape} | {option['tp']} | {option['weight_bytes'] / 1e9:.1f} GB | {option['cache_bytes_of_token'] / 1e3:.1f} KB | {count} | {sums[0] / 1024:.0f} KiB | {sums[1] / 2**20:.0f} MiB | "
-                            f"{token['us'] / 1e3:.2f} ms | {token['speedup']:.2f} x | {prompt['speedup']:.2f} x |")  # fmt: skip
+            told = self.explain(self.shape(shape), "--tp", "1,2,4", "--pp", "2")
+            rows += [self.row(shape, option) for option in self.explain(self.shape(shape), "--tp", "1,2,4")["options"]]
         self.assertIn("\n".join(rows), page)
-        output = self.tool("explain", "sharding", self.folder / "llama-8b", "--tp", "1,2").replace(str(self.folder) + "/", "")
+        folder = str(self.folder) + "/"
+        output = self.tool("explain", "sharding", self.shape("llama-8b"), "--tp", "1,2").replace(folder, "")
         self.assertIn(output.rstrip(), page)
+        for command in re.findall("^tenon explain sharding llama-8b (.*)$", page, re.M):
+            self.tool("explain", "sharding", self.shape("llama-8b"), *shlex.split(command))
+        option = told["options"][1]
+        for key in {*told, *told["pipeline"], *option, *option["runs"][0], *option["runs"][0]["messages"][0], *option["matrices"][0]} - {"schema"}:
+            self.assertRegex(page, f"`{key}(\\[\\])?`")
+
+    def test_stages(self):
+        """Half of the layers on each of two GPUs; eight micro-batches wait a ninth of the time."""
+        one, two = (self.explain(self.shape("llama-1b"), "--tp", "1", "--pp", stages) for stages in (1, 2))
+        self.assertEqual(one["options"][0]["weight_bytes"], 2 * two["options"][0]["weight_bytes"])
+        self.assertAlmostEqual(1 / 9, two["pipeline"]["bubble"])
 
 
 if __name__ == "__main__":

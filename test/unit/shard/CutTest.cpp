@@ -139,6 +139,69 @@ protected:
   std::optional<Costs> costs;
 };
 
+/// "2 x 48+16 on 2" for a dim that is twice such pieces.
+std::string shown(const std::optional<Cut> &cut) {
+  if (!cut) {
+    return "none";
+  }
+  std::string text = std::to_string(cut->dim) + ":";
+  text += cut->repeat > 1 ? " " + std::to_string(cut->repeat) + " x" : "";
+  for (const Piece &piece : cut->pieces) {
+    text += " " + std::to_string(piece.size);
+    text += piece.copies > 1 ? " on " + std::to_string(piece.copies) : "";
+  }
+  return text;
+}
+
+TEST_F(CutTest, CutsGoThroughReshapes) {
+  struct Row {
+    std::vector<int64_t> from, to; ///< 0 stands for a free size
+    Cut cut;
+    int64_t ranks;
+    const char *result;
+  };
+  const Row rows[] = {
+      {{0, 48}, {0, 6, 8}, Cut::plain(1, 48), 2, "1: 6"},
+      {{0, 6, 8}, {0, 48}, Cut::plain(1, 6), 3, "1: 48"},
+      {{0, 40}, {0, 5, 8}, Cut::plain(1, 40), 2, "none"}, // heads would be cut apart
+      {{0, 6, 8}, {0, 48}, Cut::plain(2, 8), 2, "1: 6 x 8"},
+      {{0, 3, 6, 8}, {0, 144}, Cut::plain(2, 6), 2, "1: 3 x 48"},
+      {{0, 144}, {0, 3, 6, 8}, {1, 3, {{48, 1}}}, 3, "2: 6"},
+      {{0, 144}, {0, 6, 3, 8}, Cut::plain(1, 144), 2, "1: 6"},
+      {{0, 64}, {0, 8, 8}, {1, 1, {{32, 1}, {16, 2}, {16, 2}}}, 4, "1: 4 2 on 2 2 on 2"},
+      {{1, 0, 6, 8}, {0, 48}, Cut::plain(2, 6), 2, "1: 48"},
+      {{0, 48}, {0, 48, 1}, Cut::plain(1, 48), 2, "1: 48"},
+      {{6, 0, 8}, {0, 48}, Cut::plain(0, 6), 2, "none"},
+  };
+  for (const Row &row : rows) {
+    tn::Dims from, to;
+    auto dims = [&](const std::vector<int64_t> &sizes, tn::Dims &made) {
+      for (int64_t size : sizes) {
+        made.push_back(size == 0 ? getAffineSymbolExpr(0, &context)
+                                 : getAffineConstantExpr(size, &context));
+      }
+    };
+    dims(row.from, from);
+    dims(row.to, to);
+    EXPECT_EQ(shown(cutThroughReshape(from, to, row.cut, row.ranks)), row.result);
+  }
+}
+
+TEST_F(CutTest, RanksHaveTheirChunksOfEachPiece) {
+  Cut cut{0, 1, {{8, 1}, {4, 2}}};
+  std::vector<std::vector<int64_t>> firsts;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    firsts.emplace_back();
+    for (const Chunk &chunk : chunksOf(cut, 4, rank)) {
+      firsts.back().insert(firsts.back().end(), {chunk.first, chunk.count});
+    }
+  }
+  EXPECT_EQ(firsts, (std::vector<std::vector<int64_t>>{
+                        {0, 2, 8, 2}, {2, 2, 8, 2}, {4, 2, 10, 2}, {6, 2, 10, 2}}));
+  EXPECT_EQ(cut.sizeOfRank(4), 4);
+  EXPECT_EQ(cut.sizeOfRank(3), std::nullopt);
+}
+
 const std::vector<std::pair<const char *, MatrixCut>> kMegatron = {
     {"wq", MatrixCut::Columns}, {"wk", MatrixCut::Columns}, {"wv", MatrixCut::Columns},
     {"wo", MatrixCut::Rows},    {"wg", MatrixCut::Columns}, {"wu", MatrixCut::Columns},

@@ -51,6 +51,7 @@ Json optionJson(const ShardingRequest &request, const PipelineRequest &pipeline,
                {"cache_bytes", static_cast<double>(option.cacheBytesOfToken) / stages *
                                    static_cast<double>(request.load)},
                {"activation_bytes", option.activationBytes},
+               {"exhaustive", option.isExhaustive},
                {"without_rule", option.withoutRule},
                {"runs", Json::array()},
                {"matrices", Json::array()}};
@@ -119,6 +120,7 @@ std::string optionText(const Json &option, const Json &whole) {
     text +=
         fmt::format("  computed whole on each GPU, for want of a rule: {}\n", joinTexts(without));
   }
+  text += option.value("exhaustive", true) ? "" : "  the search gave up some combinations\n";
   text += option.value("worth_it", true) ? "" : "  not worth it: one GPU is about as fast\n";
   if (option.contains("difference")) {
     double difference = option.value("difference", 0.0);

@@ -192,6 +192,7 @@ private:
   Result<ShardingOption> optionOf(const shard::Plan &plan) {
     ShardingOption option;
     option.ranks = plan.ranks;
+    option.isExhaustive = plan.isExhaustive;
     shard::Costs costs = costsOf(plan.ranks, 0);
     option.weightBytes = shard::weightBytesOf(graph, plan, costs);
     option.cacheBytesOfToken =

@@ -52,6 +52,7 @@ struct ShardingOption {
   int64_t weightBytes = 0, cacheBytesOfToken = 0, activationBytes = 0; ///< of one GPU
   std::vector<ShardedMatrix> matrices;
   std::vector<ShardingRun> runs;
+  bool isExhaustive = true;             ///< the search kept all combinations
   std::vector<std::string> withoutRule; ///< operations that all ranks compute whole
   std::optional<double> difference;     ///< of the checked outputs, relative
   std::string differs;                  ///< the output with it
