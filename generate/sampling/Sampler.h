@@ -50,7 +50,7 @@ private:
   };
   struct Candidates {
     std::vector<Candidate> list;
-    double mass = 0; ///< the probabilities of all that top-p counts, of which the largest is 1
+    double mass = 0; ///< the probabilities of all that top-p counts, in shares (GumbelNoise.h)
   };
   void change(std::vector<float> &logits) const;
   Candidates candidates(std::span<const float> logits, float largest) const;

@@ -30,6 +30,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kAttentionFlash,
       &kAttentionSimt,
       &kSelection,
+      &kSample,
       &kTopK,
       &kRadixSort,
       &kPrefixScan,
