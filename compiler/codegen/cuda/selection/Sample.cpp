@@ -1,6 +1,8 @@
 // Draws of tokens, a block a row. Where top-k and top-p end is found bit by bit of what tokens are
 // ordered by, by a reduction of the block for each bit: over the few that may be within, which lie
 // in shared memory, or where a distribution is too flat for that, over the row.
+//
+// One file: the steps of one kernel, in their order.
 #include "compiler/codegen/common/math/Draws.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
@@ -524,7 +526,7 @@ LogicalResult emitSample(RegionBuilder &region, const tn::SampleOp &op,
 
 } // namespace
 
-constexpr KernelFamily kSample = {.name = "sample",
+constexpr KernelFamily kSample = {.name = "token_draws",
                                   .what = "draws of tokens, a block a row",
                                   .strategies = {dispatch::kSingle},
                                   .needs = {"sample"},

@@ -12,7 +12,7 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-const Emitter emitSample = byFamily({"sample"});
+const Emitter emitSample = byFamily({"token_draws"});
 
 using reference::Tensor;
 
