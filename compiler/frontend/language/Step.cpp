@@ -137,9 +137,10 @@ Status Step::makePages() {
   lengths = addInput("lengths", {sequences}, index);
   pageTable = addInput("pages", {sequences, table}, index);
   rowNumbers = addInput("rows", {rows}, index);
+  AffineExpr count = symbols.get("pages", 1, options.pages, /*declared=*/true);
   addCaches([&](int64_t width) {
-    return tn::Dims{symbols.constant(options.pages), symbols.constant(model.keyHeads),
-                    symbols.constant(kPagePositions), symbols.constant(width)};
+    return tn::Dims{count, symbols.constant(model.keyHeads), symbols.constant(kPagePositions),
+                    symbols.constant(width)};
   });
   return Status::ok();
 }
@@ -352,6 +353,12 @@ Result<ImportResult> Step::run() {
                                    "input_limits", builder.getStringAttr(limits))));
   for (const auto &[name, value] : states) {
     TENON_TRY(tn::declareState(*result.module, name, strCat(name, ".next")));
+  }
+  if (hasPages()) {
+    // A session that says nothing has one sequence.
+    TENON_TRY(tn::setPreset(
+        *result.module, "pages",
+        std::min<int64_t>(options.pages, llvm::divideCeil(positions, kPagePositions))));
   }
   return result;
 }
