@@ -31,6 +31,12 @@ constexpr float kNever = -1e30f;
 
 Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
 
+Status notFinite(uint64_t position) {
+  return Status::error(ErrorId::LogitsNotFinite,
+                       strCat("the logits at position ", position, " are not finite"),
+                       "run the model without --precision and without --allow");
+}
+
 /// The difference of an infinity to itself is not a number, nor is any sum with that.
 bool areFinite(std::span<const float> logits) {
   constexpr size_t kLanes = 16;
@@ -237,11 +243,26 @@ bool Sampler::changesLogits() const {
          options.presence != 0;
 }
 
+DrawParameters Sampler::parameters(uint64_t position) const {
+  return {.temperature = options.temperature,
+          .topP = options.topP,
+          .minP = options.minP,
+          .topK = options.topK,
+          .seed = options.seed,
+          .position = position};
+}
+
+Result<Draw> Sampler::take(Draw drawn, uint64_t position) {
+  if (drawn.token < 0) {
+    return notFinite(position);
+  }
+  ++generated[drawn.token];
+  return drawn;
+}
+
 Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
   if (!areFinite(logits)) {
-    return Status::error(ErrorId::LogitsNotFinite,
-                         strCat("the logits at position ", position, " are not finite"),
-                         "run the model without --precision and without --allow");
+    return notFinite(position);
   }
   std::vector<float> changed;
   std::span<const float> read = logits;
@@ -257,8 +278,7 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
     draw.token = drawn(likely.list, position);
   }
   draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
-  ++generated[draw.token];
-  return draw;
+  return take(draw, position);
 }
 
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {

@@ -27,6 +27,13 @@ struct SamplingOptions {
 /// TN0105 for what is out of range.
 Status checkSampling(const SamplingOptions &options, int64_t vocabulary);
 
+/// What an engine that draws tokens itself is told of a row; they are the sampler's.
+struct DrawParameters {
+  double temperature = 0, topP = 1, minP = 0;
+  int64_t topK = 0;
+  uint64_t seed = 0, position = 0;
+};
+
 struct Draw {
   int32_t token = 0;
   /// Of the model's own distribution, before bias and all else, to within 3e-7.
@@ -41,6 +48,12 @@ public:
 
   /// TN0617 where a logit is not finite. `position` is that of the token that is drawn.
   Result<Draw> draw(std::span<const float> logits, uint64_t position);
+  /// Whether the tokens before, or a bias, change the logits: `draw` alone does that.
+  bool changesLogits() const;
+  /// What an engine needs to draw at a position as `draw` would, where nothing changes the logits.
+  DrawParameters parameters(uint64_t position) const;
+  /// Takes what an engine drew, by these, in place of `draw`. TN0617 for a token of -1.
+  Result<Draw> take(Draw drawn, uint64_t position);
 
 private:
   struct Candidate {
@@ -57,7 +70,6 @@ private:
   static void weigh(std::vector<Candidate> &list);
   void keepProbable(Candidates &candidates) const;
   int32_t drawn(std::span<const Candidate> list, uint64_t position) const;
-  bool changesLogits() const;
 
   SamplingOptions options;
   /// How often each token of prompt and answer was generated.

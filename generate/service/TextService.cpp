@@ -132,11 +132,24 @@ void TextService::fillBatch(const Step &planned) {
     batch.pages.resize(batch.lengths.size() * pages.table);
     for (int64_t row = work.rows; row > 0; --row) {
       batch.rows.push_back(static_cast<int64_t>(batch.tokens.size()) - row);
+      if (engine->draws()) {
+        Answer *answer = answerOf(work);
+        batch.draws.push_back(answer ? answer->writer.parameters(work.end - row + 1)
+                                     : DrawParameters());
+      }
     }
   }
   if (batch.rows.empty()) {
     batch.rows.push_back(0); // a step has a row, which nobody reads here
+    batch.draws.resize(engine->draws() ? 1 : 0);
   }
+}
+
+bool TextService::readsLogits(const Step &planned) {
+  return !engine->draws() || std::ranges::any_of(planned.work, [&](const Work &work) {
+    Answer *answer = answerOf(work);
+    return work.rows > 0 && answer && answer->writer.readsLogits();
+  });
 }
 
 Status TextService::step(const Take &take) {
@@ -145,8 +158,9 @@ Status TextService::step(const Take &take) {
   if (!planned.work.empty()) {
     ++counted.steps;
     fillBatch(planned);
-    logits.resize(batch.rows.size() * facts.vocabulary);
-    status = engine->run(batch, logits);
+    logits.resize(readsLogits(planned) ? batch.rows.size() * facts.vocabulary : 0);
+    drawn.resize(batch.draws.size());
+    status = engine->run(batch, logits, drawn);
     if (status.isOk()) {
       scheduler.complete(planned);
     }
@@ -168,11 +182,10 @@ Status TextService::step(const Take &take) {
     fail(planned, status, take);
     return status;
   }
-  std::span<const float> rest = logits;
+  int64_t firstRow = 0;
   for (const Work &work : planned.work) {
-    size_t size = static_cast<size_t>(work.rows * facts.vocabulary);
-    handOut(work, rest.first(size), take);
-    rest = rest.subspan(size);
+    handOut(work, firstRow, take);
+    firstRow += work.rows;
   }
   return Status::ok();
 }
@@ -194,23 +207,28 @@ void TextService::fail(const Step &planned, const Status &status, const Take &ta
 }
 
 /// As far as what is drawn is what was guessed.
-void TextService::handOut(const Work &work, std::span<const float> rows, const Take &take) {
-  for (int64_t number = 0; number < work.rows; ++number) {
-    if (!handOutOne(work, number, rows.subspan(number * facts.vocabulary, facts.vocabulary),
-                    take)) {
-      return;
-    }
+void TextService::handOut(const Work &work, int64_t firstRow, const Take &take) {
+  int64_t number = 0;
+  while (number < work.rows && handOutOne(work, number, firstRow + number, take)) {
+    ++number;
   }
 }
 
+Result<Piece> TextService::pieceOf(AnswerWriter &writer, int64_t row, int64_t length) const {
+  if (!drawn.empty() && !writer.readsLogits()) {
+    return writer.write(drawn[row], length);
+  }
+  size_t size = static_cast<size_t>(facts.vocabulary);
+  return writer.write(std::span(logits).subspan(row * size, size), length);
+}
+
 /// False where the rows behind this one are of no use.
-bool TextService::handOutOne(const Work &work, int64_t number, std::span<const float> row,
-                             const Take &take) {
+bool TextService::handOutOne(const Work &work, int64_t number, int64_t row, const Take &take) {
   Answer *answer = answerOf(work);
   if (!answer) {
     return false;
   }
-  Result<Piece> piece = answer->writer.write(row, work.end - work.rows + 1 + number);
+  Result<Piece> piece = pieceOf(answer->writer, row, work.end - work.rows + 1 + number);
   if (!piece) {
     end(work.id);
     ++counted.failed;

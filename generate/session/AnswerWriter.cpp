@@ -45,10 +45,21 @@ AnswerWriter::AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &fact
       sampler(options.sampling, prompt) {}
 
 Result<Piece> AnswerWriter::write(std::span<const float> logits, int64_t length) {
-  Piece piece;
-  TENON_ASSIGN(piece.draw, sampler.draw(logits, static_cast<uint64_t>(length)));
-  ++drawn;
+  TENON_ASSIGN(Draw draw, sampler.draw(logits, static_cast<uint64_t>(length)));
+  Piece piece = pieceOf(draw, length);
   piece.top = topTokens > 0 ? generate::topTokens(logits, topTokens) : std::vector<Draw>();
+  return piece;
+}
+
+Result<Piece> AnswerWriter::write(Draw drawn, int64_t length) {
+  TENON_ASSIGN(Draw draw, sampler.take(drawn, static_cast<uint64_t>(length)));
+  return pieceOf(draw, length);
+}
+
+Piece AnswerWriter::pieceOf(Draw draw, int64_t length) {
+  Piece piece;
+  piece.draw = draw;
+  ++drawn;
   const std::vector<int32_t> &ends = tokenizer->vocabulary().ends;
   bool isEnd = std::ranges::find(ends, piece.draw.token) != ends.end();
   piece.text = isEnd ? std::string() : text.add(piece.draw.token);

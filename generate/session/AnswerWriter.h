@@ -53,10 +53,18 @@ public:
   /// The piece that logits, [vocabulary], give behind `length` tokens. Not behind the last piece.
   /// Errors are those of Sampler::draw.
   Result<Piece> write(std::span<const float> logits, int64_t length);
+  /// Whether it reads logits, and an engine's own draw is not enough.
+  bool readsLogits() const { return topTokens > 0 || sampler.changesLogits(); }
+  /// What an engine needs to draw behind `length` tokens, and the piece that this draw gives.
+  DrawParameters parameters(int64_t length) const {
+    return sampler.parameters(static_cast<uint64_t>(length));
+  }
+  Result<Piece> write(Draw drawn, int64_t length);
 
 private:
   AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &facts,
                std::span<const int32_t> prompt, const GenerateOptions &options);
+  Piece pieceOf(Draw draw, int64_t length);
 
   const Tokenizer *tokenizer;
   int64_t positions, maxTokens, topTokens;

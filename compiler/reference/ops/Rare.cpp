@@ -304,7 +304,7 @@ int64_t drawToken(const SampleRow &row) {
     return std::find(row.logits.begin(), row.logits.end(), largest) - row.logits.begin();
   }
   float scale = static_cast<float>(std::min(1 / row.temperature, 1e30));
-  float least = row.minP > 0 ? static_cast<float>(logarithm(row.minP)) : 2 * kNever;
+  float least = row.minP > 0 ? static_cast<float>(logarithm(std::min(row.minP, 1.0))) : 2 * kNever;
   std::vector<float> scaled;
   std::vector<int64_t> tokens;
   for (float logit : row.logits) {

@@ -59,8 +59,9 @@ Stage randomStage(uint64_t seed) {
                   .vocabulary = facts.vocabulary};
   return {.tokenizer = &bytes(),
           .facts = facts,
-          .engine = [pages]() -> Result<std::unique_ptr<StepEngine>> {
-            return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(pages));
+          .engine = [pages, seed]() -> Result<std::unique_ptr<StepEngine>> {
+            bool draws = seed % 2 == 1;
+            return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(pages, draws));
           },
           .alone = [facts](const TextRequest &request) { return alone(request, facts); }};
 }

@@ -163,10 +163,12 @@ Value logitOfKey(OpBuilder &builder, Location location, Value key) {
 }
 
 Value lastKey(OpBuilder &builder, Location location, Value minP) {
+  Real share(builder, location, minP);
+  Real held = share.where(share < 1, share.number(1));
   Value least = arith::TruncFOp::create(builder, location, builder.getF32Type(),
-                                        logarithm(builder, location, minP));
+                                        logarithm(builder, location, held));
   Value key = logitKey(builder, location, least);
-  Value isBound = Real(builder, location, minP) > 0;
+  Value isBound = share > 0;
   return arith::SelectOp::create(builder, location, isBound, key,
                                  Whole(builder, location, key).number(kNoKey - 1));
 }
