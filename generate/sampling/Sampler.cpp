@@ -2,6 +2,7 @@
 // them, and is compared in double.
 #include "generate/sampling/Sampler.h"
 
+#include "generate/grammar/Automaton.h"
 #include "generate/sampling/Exponentials.h"
 #include "support/random/GumbelNoise.h"
 #include "support/text/Text.h"
@@ -260,25 +261,34 @@ Result<Draw> Sampler::take(Draw drawn, uint64_t position) {
   return drawn;
 }
 
-Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+Result<int32_t> Sampler::choose(std::span<const float> logits, uint64_t position,
+                                const grammar::Mask *mask) const {
   if (!areFinite(logits)) {
     return notFinite(position);
   }
   std::vector<float> changed;
   std::span<const float> read = logits;
-  if (changesLogits()) {
+  if (changesLogits() || mask) {
     changed.assign(logits.begin(), logits.end());
     change(changed);
+    if (mask) {
+      mask->keep(changed, kNever);
+    }
     read = changed;
   }
-  Draw draw{.token = largestOf(read)};
-  if (options.temperature > 0) {
-    Candidates likely = candidates(read, read[draw.token]);
-    keepProbable(likely);
-    draw.token = drawn(likely.list, position);
+  int32_t largest = largestOf(read);
+  if (options.temperature == 0) {
+    return largest;
   }
-  draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
-  return take(draw, position);
+  Candidates likely = candidates(read, read[largest]);
+  keepProbable(likely);
+  return drawn(likely.list, position);
+}
+
+Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position,
+                           const grammar::Mask *mask) {
+  TENON_ASSIGN(int32_t token, choose(logits, position, mask));
+  return take({token, static_cast<double>(logits[token]) - logSum(logits)}, position);
 }
 
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {

@@ -29,7 +29,7 @@ inline void hashLogits(std::span<const int32_t> tokens, std::span<float> logits)
   }
   // Mostly says again what it said behind the last token before.
   auto before = std::find(tokens.rbegin() + 1, tokens.rend(), tokens.back());
-  if (before != tokens.rend() && hash % 4 != 0) {
+  if (before != tokens.rend() && *(before - 1) >= 0 && hash % 4 != 0) {
     logits[*(before - 1)] += 12;
   }
 }
@@ -56,7 +56,7 @@ public:
                    batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
                    batch.starts.back() == tokens && !batch.rows.empty() &&
                    batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
-                   batch.draws.size() == (isDrawing ? batch.rows.size() : 0) &&
+                   (batch.draws.empty() || (isDrawing && batch.draws.size() == batch.rows.size())) &&
                    drawn.size() == batch.draws.size() &&
                    (logits.size() == batch.rows.size() * pageFacts.vocabulary ||
                     (isDrawing && logits.empty()));
@@ -90,7 +90,7 @@ public:
       if (row == 0 && spoilAt == steps) {
         own[0] = std::numeric_limits<float>::quiet_NaN();
       }
-      if (isDrawing) {
+      if (!drawn.empty()) {
         drawn[row] = drawOf(own, batch.draws[row]);
       }
       if (!logits.empty()) {
