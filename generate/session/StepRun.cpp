@@ -65,12 +65,10 @@ Status runStep(const LanguageModel &model, tenon_session *session, const StepInp
   ports.push_back(
       {inputs.pages.data(), {sequences, static_cast<int64_t>(inputs.pages.size()) / sequences}, 2});
   ports.push_back({inputs.rows.data(), {rows}, 1});
-  Port logitsPort = {logits.data(),
-                     {rows, model.facts().vocabulary},
-                     2,
-                     kReals,
-                     32,
-                     logits.empty() ? kOnGpu : kOnHost};
+  // The address of nothing may still be one.
+  Port logitsPort = {
+      logits.empty() ? nullptr : logits.data(), {rows, model.facts().vocabulary}, 2, kReals, 32,
+      logits.empty() ? kOnGpu : kOnHost};
   if (!model.hasDrawPorts()) {
     return runPorts<1>(model, session, ports, {logitsPort});
   }

@@ -51,15 +51,16 @@ public:
     }
     int64_t tokens = static_cast<int64_t>(batch.tokens.size()),
             sequences = static_cast<int64_t>(batch.lengths.size());
-    bool isRight = tokens >= 1 && tokens <= pageFacts.tokens && sequences <= pageFacts.sequences &&
-                   batch.starts.size() == sequences + 1UL &&
-                   batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
-                   batch.starts.back() == tokens && !batch.rows.empty() &&
-                   batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
-                   (batch.draws.empty() || (isDrawing && batch.draws.size() == batch.rows.size())) &&
-                   drawn.size() == batch.draws.size() &&
-                   (logits.size() == batch.rows.size() * pageFacts.vocabulary ||
-                    (isDrawing && logits.empty()));
+    bool isRight =
+        tokens >= 1 && tokens <= pageFacts.tokens && sequences <= pageFacts.sequences &&
+        batch.starts.size() == sequences + 1UL &&
+        batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
+        batch.starts.back() == tokens && !batch.rows.empty() &&
+        batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
+        (batch.draws.empty() || (isDrawing && batch.draws.size() == batch.rows.size())) &&
+        drawn.size() == batch.draws.size() &&
+        (logits.size() == batch.rows.size() * pageFacts.vocabulary ||
+         (isDrawing && logits.empty()));
     if (!isRight) {
       return Status::error(ErrorId::InternalError, "a batch contradicts itself");
     }
