@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/GraphInfo.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -28,7 +29,15 @@ Status Compilation::importModel() {
     return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
                          "leave it out, or compile for --target cpu");
   }
+  if (options.invariant && (options.pages == 0 || !options.optimizeFor.empty())) {
+    return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
+                         "add --pages, and leave --optimize-for out");
+  }
+  if (options.cache && options.pages == 0) {
+    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages", "add --pages");
+  }
   frontend::ImportOptions importOptions;
+  importOptions.cache = options.cache;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(options.pages);
@@ -111,6 +120,9 @@ Status Compilation::optimize() {
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32
 /// spellings and leave norms and attention with names.
 Status Compilation::convertPrecision() {
+  if (options.invariant) {
+    (*module)->setAttr(tn::kInvariant, UnitAttr::get(&context));
+  }
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }

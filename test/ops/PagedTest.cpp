@@ -3,6 +3,8 @@
 // whose bits must be equal.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/dispatch/Dispatch.h"
+#include "compiler/graph/CachedRows.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/pipeline/SelectKernels.h"
@@ -36,6 +38,8 @@ struct Heads {
   int64_t heads, keyHeads, width, valueWidth;
   int64_t window = 0;
   double softcap = 0;
+  const char *cache = nullptr; ///< of codes; null for `dtype`
+  bool isInvariant = false;
 };
 
 /// New tokens of a sequence behind those that are in its pages.
@@ -138,7 +142,11 @@ private:
     OpBuilder builder(&context);
     Location at = builder.getUnknownLoc();
     element = parseType(heads.dtype, &context);
+    cache = heads.cache ? parseType(heads.cache, &context) : element;
     module = ModuleOp::create(at);
+    if (heads.isInvariant) {
+      (*module)->setAttr(tn::kInvariant, builder.getUnitAttr());
+    }
     tn::SymbolList list;
     SmallVector<AffineExpr> dims;
     for (const char *name : {"P", "T", "S"}) {
@@ -151,8 +159,9 @@ private:
     AffineExpr k = constant(heads.keyHeads), d = constant(heads.width),
                w = constant(heads.valueWidth);
     AffineExpr pages = constant(kPages), page = constant(kPage);
-    SmallVector<Type> types = {tensor({pages, k, page, d}, element),
-                               tensor({pages, k, page, w}, element),
+    int64_t extra = tn::CachedRows::extra(cache);
+    SmallVector<Type> types = {tensor({pages, k, page, constant(heads.width + extra)}, cache),
+                               tensor({pages, k, page, constant(heads.valueWidth + extra)}, cache),
                                tensor({dims[0], k, d}, element),
                                tensor({dims[0], k, w}, element),
                                tensor({dims[0]}, index),
@@ -229,9 +238,13 @@ private:
     auto list = [&](ArrayRef<int64_t> dims, const std::vector<int64_t> &numbers) {
       return make(dims, index, [&](int64_t i) { return double(numbers[i]); });
     };
+    // Of codes, those of NaN with scales of NaN, or of -1 so.
     auto stale = [&](int64_t width) {
-      return make({kPages, heads.keyHeads, kPage, width}, element,
-                  [](int64_t) { return std::nan(""); });
+      int64_t row = width + tn::CachedRows::extra(cache);
+      reference::Tensor tensor = std::move(*reference::Tensor::create(
+          *reference::dtypeOf(cache), {kPages, heads.keyHeads, kPage, row}));
+      std::fill_n(tensor.mutableBytes(), tensor.byteCount(), '\xff');
+      return tensor;
     };
     int64_t sequences = static_cast<int64_t>(step.size());
     Tensors inputs;
@@ -286,7 +299,7 @@ private:
   tn::WeightStore weights;
   OwningOpRef<ModuleOp> module, reference;
   std::map<std::pair<std::string, engine::CpuLevel>, codegen::cpu::Kernel> kernels;
-  Type element;
+  Type element, cache;
 };
 
 /// Lengths around words, panels and blocks of keys; the second and third have a history.
@@ -337,11 +350,16 @@ INSTANTIATE_TEST_SUITE_P(Heads, PagedTest,
                                          Heads{"f16", 6, 2, 64, 64}, Heads{"f32", 4, 1, 80, 72, 17},
                                          Heads{"bf16", 3, 3, 66, 40, 300, 3},
                                          Heads{"f16", 2, 2, 256, 20, 0, 5},
-                                         Heads{"bf16", 2, 1, 33, 64}),
+                                         Heads{"bf16", 2, 1, 33, 64},
+                                         Heads{"f32", 6, 2, 64, 64, 0, 0, "i8"},
+                                         Heads{"bf16", 3, 3, 66, 40, 300, 3, "i8", true},
+                                         Heads{"f32", 4, 1, 80, 72, 17, 0, "f8E4M3FN", true},
+                                         Heads{"f16", 2, 2, 256, 20, 0, 5, "f8E4M3FN"}),
                          [](const testing::TestParamInfo<Heads> &info) {
                            return std::string(info.param.dtype) + "_" +
                                   std::to_string(info.param.width) + "_" +
-                                  std::to_string(info.param.valueWidth);
+                                  std::to_string(info.param.valueWidth) +
+                                  (info.param.cache ? std::string("_") + info.param.cache : "");
                          });
 
 } // namespace
