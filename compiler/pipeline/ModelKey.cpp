@@ -135,6 +135,11 @@ public:
       all[name] = llvm::StringRef(nameOf(*type));
     }
   }
+  void operator()(llvm::StringRef name, const std::optional<uint64_t> &number) {
+    if (number) {
+      all[name] = *number;
+    }
+  }
   void operator()(llvm::StringRef name, const std::optional<double> &number) {
     if (number) {
       all[name] = *number;

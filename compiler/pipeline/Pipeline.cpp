@@ -21,26 +21,29 @@
 using namespace mlir;
 
 namespace tenon::pipeline {
+namespace {
+
+/// The one place that decides where language models have pages.
+uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(0); }
+
+} // namespace
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  if (options.pages > 0 && !options.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
-                         "leave it out, or compile for --target cpu");
-  }
-  if (options.invariant && (options.pages == 0 || !options.optimizeFor.empty())) {
+  if (options.invariant && (pagesOf(options) == 0 || !options.optimizeFor.empty())) {
     return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
                          "add --pages, and leave --optimize-for out");
   }
-  if (options.cache && options.pages == 0) {
-    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages", "add --pages");
+  if (options.cache && (pagesOf(options) == 0 || !options.gpus.empty())) {
+    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
+                         "add --pages, compile for --target cpu, or leave it out");
   }
   frontend::ImportOptions importOptions;
   importOptions.cache = options.cache;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
-  importOptions.pages = static_cast<int64_t>(options.pages);
+  importOptions.pages = static_cast<int64_t>(pagesOf(options));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }

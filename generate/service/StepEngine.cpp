@@ -6,8 +6,8 @@
 namespace tenon::generate {
 
 Result<std::unique_ptr<StepEngine>> PagedEngine::create(const LanguageModel &model,
-                                                        unsigned threads) {
-  TENON_ASSIGN(StepSession session, StepSession::create(model, threads));
+                                                        unsigned threads, int64_t pages) {
+  TENON_ASSIGN(StepSession session, StepSession::create(model, threads, pages));
   return std::unique_ptr<StepEngine>(new PagedEngine(std::move(session)));
 }
 

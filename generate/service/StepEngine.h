@@ -26,7 +26,8 @@ public:
 class PagedEngine final : public StepEngine {
 public:
   /// The model outlives it. Errors are those of StepSession::create.
-  static Result<std::unique_ptr<StepEngine>> create(const LanguageModel &model, unsigned threads);
+  static Result<std::unique_ptr<StepEngine>> create(const LanguageModel &model, unsigned threads,
+                                                    int64_t pages);
 
   const PageFacts &facts() const override { return session.facts(); }
   Status run(const StepBatch &batch, std::span<float> logits) override {

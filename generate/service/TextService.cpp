@@ -57,8 +57,13 @@ double secondsOf(ServiceClock::duration time) {
 Result<std::unique_ptr<TextService>> TextService::create(const LanguageModel &model,
                                                          const ServiceOptions &options) {
   TENON_TRY(checkService(options));
+  int64_t pages = options.pages;
+  if (pages == 0 && model.pages()) {
+    const PageFacts &paged = *model.pages();
+    pages = std::min(paged.pages, paged.table * options.maxRunning);
+  }
   TENON_ASSIGN(std::unique_ptr<StepEngine> engine,
-               model.pages() ? PagedEngine::create(model, options.threads)
+               model.pages() ? PagedEngine::create(model, options.threads, pages)
                              : SequenceEngine::create(model, options.maxRunning, options.threads));
   return create(model.tokenizer(), model.facts(), std::move(engine), options);
 }

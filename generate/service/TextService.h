@@ -39,6 +39,8 @@ struct ServiceOptions {
   /// Requests that run at the same time, at most. An engine without pages has a sequence for each,
   /// which is allocated at once.
   int64_t maxRunning = 8;
+  /// Of an engine with pages; 0 stands for those of maxRunning sequences of all positions.
+  int64_t pages = 0;
   int64_t maxWaiting = 1024; ///< requests that wait, at most
   int64_t stepTokens = 512;  ///< tokens that one step computes, at most
   /// Tokens of prompts in a step that also continues answers, at most: it bounds their latency.
@@ -83,6 +85,8 @@ public:
   /// while prompts are computed. The returned status says of such a step why it failed.
   Status step(const Take &take);
 
+  /// The model's, with the positions that its pages leave to a sequence.
+  const ModelFacts &modelFacts() const { return facts; }
   ServiceStatistics statistics() const;
   /// Bytes that its engine holds beside the model's weights.
   Result<uint64_t> memory() const { return engine->memory(); }
@@ -106,7 +110,7 @@ private:
   void end(uint64_t id);
 
   const Tokenizer *tokenizer;
-  ModelFacts facts; ///< with the positions that the pages leave to a sequence
+  ModelFacts facts;
   std::unique_ptr<StepEngine> engine;
   ServiceOptions options;
   Scheduler scheduler;

@@ -17,7 +17,7 @@ Result<AnswerStream> AnswerStream::begin(const LanguageModel &model, Sequence &s
                                          std::span<const int32_t> prompt,
                                          const GenerateOptions &options) {
   TENON_ASSIGN(AnswerWriter writer,
-               AnswerWriter::create(model.tokenizer(), model.facts(), prompt, options));
+               AnswerWriter::create(model.tokenizer(), sequence.facts(), prompt, options));
   return AnswerStream(sequence, prompt, std::move(writer));
 }
 

@@ -61,6 +61,7 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
     int64_t most = model->paged->page * model->paged->pages;
     model->modelFacts.positions = std::min(model->modelFacts.positions, most);
   }
+  model->modelFacts.compiled = model->modelFacts.positions;
   TENON_ASSIGN(Json tokenizer, recordOf(engine, "tokenizer"));
   TENON_ASSIGN(Vocabulary vocabulary, vocabularyOf(tokenizer));
   TENON_ASSIGN(Tokenizer made, Tokenizer::create(std::move(vocabulary)));
@@ -111,9 +112,12 @@ Status ModelFacts::checkRoom(size_t tokens) const {
              ? Status::ok()
              : Status::error(
                    ErrorId::PromptTooLong,
-                   strCat(tokens, " tokens do not fit into the engine's ", positions, " positions"),
-                   "shorten the text, or compile the model with --shape context:[1..N] "
-                   "for N positions");
+                   strCat(tokens, " tokens do not fit into ",
+                          positions < compiled ? "" : "the engine's ", positions, " positions"),
+                   positions < compiled
+                       ? strCat("shorten the text, or give it up to ", compiled, " positions")
+                       : std::string("shorten the text, or compile the model with --shape "
+                                     "context:[1..N] for N positions"));
 }
 
 Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
@@ -127,19 +131,30 @@ Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
   return Status::ok();
 }
 
-Result<capi::SessionHandle> LanguageModel::makeSession(unsigned threads) const {
+Result<capi::SessionHandle> LanguageModel::makeSession(unsigned threads, int64_t count) const {
+  const tenon_session_value value = {"pages", count};
   tenon_session_options options = {};
   options.struct_size = sizeof(options);
   options.threads = threads;
+  options.values = &value;
+  options.value_count = pages() ? 1 : 0;
+  options.memory_limit = pages() ? UINT64_MAX : 0; // who says how many has counted
   tenon_session *session = nullptr;
   TENON_TRY(capi::takeStatus(tenon_session_create(engine(), &options, &session)));
   return capi::SessionHandle(session);
 }
 
-Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
+Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads, int64_t positions) {
   Sequence sequence;
   sequence.model = &model;
-  TENON_ASSIGN(sequence.session, model.makeSession(threads));
+  sequence.ownFacts = model.facts();
+  int64_t pages = 0;
+  if (const PageFacts *paged = model.pages()) {
+    int64_t &most = sequence.ownFacts.positions;
+    most = positions > 0 ? std::min(positions, most) : most;
+    pages = paged->pagesFor(most);
+  }
+  TENON_ASSIGN(sequence.session, model.makeSession(threads, pages));
   return sequence;
 }
 
@@ -167,7 +182,7 @@ Status Sequence::runPaged(int64_t count, int64_t rows) {
   std::iota(places.begin(), places.end(), start);
   pages.resize(model->pages()->table);
   for (int64_t i = 0; i < model->pages()->table; ++i) {
-    pages[i] = std::min(i, model->pages()->pages - 1);
+    pages[i] = std::min(i, model->pages()->pagesFor(ownFacts.positions) - 1);
   }
   const std::array<int64_t, 2> starts = {0, count}, table = {1, model->pages()->table};
   int64_t one = 1, two = 2;
@@ -198,7 +213,7 @@ Status Sequence::runOne(int64_t count, int64_t rows) {
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
-  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
     TENON_TRY(run(tokens.first(count), 1));
@@ -209,7 +224,7 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
 
 Status Sequence::appendAll(std::span<const int32_t> tokens,
                            const std::function<Status(int64_t, std::span<const float>)> &take) {
-  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count =
         std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));

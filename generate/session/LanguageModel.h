@@ -5,6 +5,7 @@
 #include "runtime/capi/Handles.h"
 #include "support/Result.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,7 +20,8 @@ struct ModelFacts {
   std::string family;       ///< "llama"
   std::string chatTemplate; ///< empty for none
   int64_t context = 0;      ///< positions that the model was trained for
-  int64_t positions = 0;    ///< positions that a sequence of this engine may have
+  int64_t positions = 0;    ///< positions that a sequence may have
+  int64_t compiled = 0;     ///< the same, of the engine
   int64_t vocabulary = 0;
   int64_t layers = 0;
 
@@ -33,12 +35,17 @@ struct ModelFacts {
 /// p % page.
 struct PageFacts {
   int64_t page = 0;       ///< positions of a page
-  int64_t pages = 0;      ///< pages of a session
+  int64_t pages = 0;      ///< pages of a session, at most
   int64_t table = 0;      ///< pages of one sequence, at most: the M of a step
   int64_t tokens = 0;     ///< tokens of a step, at most
   int64_t sequences = 0;  ///< sequences of a step, at most
   int64_t rows = 0;       ///< tokens of a step whose logits are asked for, at most
   int64_t vocabulary = 0; ///< logits of a row
+
+  /// Pages of a sequence of so many positions; at most those that it may have.
+  int64_t pagesFor(int64_t positions) const {
+    return std::min({pages, table, (positions + page - 1) / page});
+  }
 };
 
 /// Immutable; any number of sequences on any threads may share one. It outlives them.
@@ -58,8 +65,9 @@ public:
   /// Null for an engine of one sequence without pages.
   const PageFacts *pages() const { return paged ? &*paged : nullptr; }
 
-  /// A session whose runs have so many threads; 0 stands for all usable CPUs.
-  Result<capi::SessionHandle> makeSession(unsigned threads) const;
+  /// A session whose runs have so many threads; 0 stands for all usable CPUs. Of an engine with
+  /// pages, it has `count`; TN0105 for more than it may have.
+  Result<capi::SessionHandle> makeSession(unsigned threads, int64_t count) const;
 
 private:
   LanguageModel() = default;
@@ -76,8 +84,10 @@ private:
 /// ones. One thread at a time.
 class Sequence {
 public:
-  /// `threads` 0 stands for all usable CPUs.
-  static Result<Sequence> create(const LanguageModel &model, unsigned threads);
+  /// `threads` 0 stands for all usable CPUs, `positions` 0 for all of the engine. An engine with
+  /// pages has memory for `positions` alone; without, for all in any case.
+  static Result<Sequence> create(const LanguageModel &model, unsigned threads,
+                                 int64_t positions = 0);
 
   /// Appends tokens, at least one, and gives the logits of the last, [vocabulary], which stay until
   /// the next call. TN0616 where they do not fit.
@@ -87,6 +97,8 @@ public:
                    const std::function<Status(int64_t, std::span<const float>)> &take);
   /// What was appended.
   std::span<const int32_t> tokens() const { return kept; }
+  /// The model's, with the positions that it may have.
+  const ModelFacts &facts() const { return ownFacts; }
   /// Forgets all but the first `count` tokens.
   void cut(size_t count);
   /// How often tokens were appended or cut off: who goes on with a sequence sees by it whether
@@ -106,6 +118,7 @@ private:
   }
 
   const LanguageModel *model = nullptr;
+  ModelFacts ownFacts;
   capi::SessionHandle session;
   std::vector<float> logits;
   std::vector<int32_t> kept;

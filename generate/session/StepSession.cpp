@@ -21,18 +21,18 @@ bool areWithin(std::span<const int64_t> numbers, int64_t low, int64_t end) {
 
 } // namespace
 
-Result<StepSession> StepSession::create(const LanguageModel &model, unsigned threads) {
+Result<StepSession> StepSession::create(const LanguageModel &model, unsigned threads,
+                                        int64_t pages) {
   if (!model.pages()) {
     return Status::error(ErrorId::NotALanguageModel, "the engine has no pages",
                          "compile the model's file with --pages");
   }
   StepSession made;
-  made.model = &model;
-  TENON_ASSIGN(made.session, model.makeSession(threads));
+  made.pageFacts = *model.pages();
+  made.pageFacts.pages = pages == 0 ? made.pageFacts.table : pages;
+  TENON_ASSIGN(made.session, model.makeSession(threads, made.pageFacts.pages));
   return made;
 }
-
-const PageFacts &StepSession::facts() const { return *model->pages(); }
 
 Status StepSession::check(const StepBatch &batch, size_t logits) const {
   const PageFacts &most = facts();

@@ -28,10 +28,13 @@ struct StepBatch {
 /// One thread at a time; the model outlives it.
 class StepSession {
 public:
-  /// TN0615 for an engine without pages; `threads` 0 stands for all usable CPUs.
-  static Result<StepSession> create(const LanguageModel &model, unsigned threads);
+  /// TN0615 for an engine without pages, TN0105 for more pages than it may have; `threads` 0 stands
+  /// for all usable CPUs, `pages` 0 for those of one sequence of all positions.
+  static Result<StepSession> create(const LanguageModel &model, unsigned threads,
+                                    int64_t pages = 0);
 
-  const PageFacts &facts() const;
+  /// Of the model, with the pages of this session.
+  const PageFacts &facts() const { return pageFacts; }
   /// Writes keys and values of the tokens into their pages, and the logits of `rows` to `logits`,
   /// [L, vocabulary]. Errors: TN0105 where the vectors' sizes or numbers contradict each other or
   /// the engine's sizes, before anything runs; otherwise as tenon_session_run.
@@ -43,7 +46,7 @@ private:
   StepSession() = default;
   Status check(const StepBatch &batch, size_t logits) const;
 
-  const LanguageModel *model = nullptr;
+  PageFacts pageFacts;
   capi::SessionHandle session;
 };
 

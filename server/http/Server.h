@@ -44,8 +44,9 @@ struct ServerOptions {
   size_t maxQueued = 256;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
-  std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them
-  unsigned threads = 0;          ///< of a run; 0: all usable CPUs
+  uint64_t users = 0, tokens = 0; ///< as ResidencyOptions has them
+  std::vector<std::string> gpus;  ///< that models may run on, as findGpus gives them
+  unsigned threads = 0;           ///< of a run; 0: all usable CPUs
   /// How long a client may take for the header of a request, and between two pieces of its body or
   /// of the reply: see Progress.
   std::chrono::milliseconds slowest{10'000};

@@ -88,6 +88,7 @@ std::string encodeLoad(const LoadRequest &request) {
       .number(batch.acceptsMeetings)
       .number(batch.memory);
   putPads(out, batch.pads);
+  out.number(request.texts.users).number(request.texts.tokens).number(request.texts.memory);
   return text;
 }
 
@@ -99,6 +100,7 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
   in.string(request.sha256).number(kind).number(batch.maxRows).real(batch.tolerance);
   in.number(accepts).number(batch.memory);
   takePads(in, batch.pads);
+  in.number(request.texts.users).number(request.texts.tokens).number(request.texts.memory);
   if (!in.isWhole() || kind > static_cast<uint64_t>(BatchPolicy::Kind::Stated)) {
     return damaged("a request to load a model is damaged");
   }

@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kMaxInstances = 64;
 constexpr uint64_t kMaxGpus = 1024;
 constexpr uint64_t kMaxBatch = 1 << 20;
+constexpr uint64_t kMaxTexts = 1'000'000;
 constexpr uint64_t kMaxPriorities = 1000;
 /// 12 days: no sum of times overflows.
 constexpr uint64_t kMaxMicroseconds = uint64_t(1) << 40;
@@ -339,6 +340,14 @@ private:
       config.hasOwnWorker = parameter.second == "own";
       if (!config.hasOwnWorker && parameter.second != "shared") {
         return fault(field, "'worker' must be own or shared");
+      }
+    }
+    for (auto [key, value] : {std::pair("users", &config.users), {"tokens", &config.tokens}}) {
+      bool isRight = parameter.first != key ||
+                     (parseNumber(parameter.second, *value) && *value > 0 && *value <= kMaxTexts);
+      if (!isRight) {
+        return fault(field,
+                     fmt::format("'{}' must be a whole number from 1 to {}", key, kMaxTexts));
       }
     }
     if (parameter.first == "pad" && !readPads(parameter.second)) {

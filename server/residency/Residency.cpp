@@ -162,7 +162,8 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
       uint64_t most = budget(slot.device), held = heldBytes(slot.device) + version->taken;
       policy.memory = most == 0 ? 0 : most - std::min(held, most - 1);
       Result<LoadedPlaces> sent =
-          slot.load(key, version->file.descriptor(), encodeLoad({version->sha256, policy}),
+          slot.load(key, version->file.descriptor(),
+                    encodeLoad({version->sha256, policy, textRoom(*version, slot.device)}),
                     version->config.instances, options.threads);
       if (sent.isOk()) {
         version->places = std::move(*sent);

@@ -146,10 +146,11 @@ Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) const {
 
 Status Generation::prepare(const TextAsk &ask) {
   TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
-  TENON_TRY(model->facts().checkRoom(prompt.size()));
+  const generate::ModelFacts &facts = service->modelFacts();
+  TENON_TRY(facts.checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
   // The last token of an answer needs no position.
-  int64_t room = model->facts().positions - static_cast<int64_t>(prompt.size()) + 1;
+  int64_t room = facts.positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
                           ? room
                           : std::min(static_cast<int64_t>(ask.options.maxTokens), room);
@@ -171,6 +172,8 @@ Status Generation::prepare(const TextAsk &ask) {
 }
 
 void Generation::work() {
+  TextStep first; // what there is, before anything is asked
+  report(first);
   for (;;) {
     Work work;
     {
@@ -189,16 +192,20 @@ void Generation::work() {
     if (!service->isIdle()) {
       step(out);
     }
-    generate::ServiceStatistics counted = service->statistics();
-    out.load = {.running = static_cast<uint64_t>(counted.running),
-                .waiting = static_cast<uint64_t>(counted.waiting),
-                .pages = static_cast<uint64_t>(counted.pages),
-                .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
-                .prefixTokens = counted.scheduler.reusedTokens,
-                .preemptions = counted.scheduler.preemptions,
-                .recomputedTokens = counted.scheduler.recomputedTokens};
-    send(encodeStep(out));
+    report(out);
   }
+}
+
+void Generation::report(TextStep &out) {
+  generate::ServiceStatistics counted = service->statistics();
+  out.load = {.running = static_cast<uint64_t>(counted.running),
+              .waiting = static_cast<uint64_t>(counted.waiting),
+              .pages = static_cast<uint64_t>(counted.pages),
+              .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
+              .prefixTokens = counted.scheduler.reusedTokens,
+              .preemptions = counted.scheduler.preemptions,
+              .recomputedTokens = counted.scheduler.recomputedTokens};
+  send(encodeStep(out));
 }
 
 void Generation::take(Work work, TextStep &out) {

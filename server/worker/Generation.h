@@ -30,6 +30,8 @@ public:
   /// Bytes that it holds beside the weights; before start.
   Result<uint64_t> heldBytes() const { return service->memory(); }
 
+  const generate::ModelFacts &facts() const { return service->modelFacts(); }
+
   /// Serves the front over the socket, once.
   void start(Descriptor socket);
 
@@ -57,6 +59,8 @@ private:
 
   // The thread that steps.
   void work();
+  /// Sends a step, with what the service holds by then.
+  void report(TextStep &out);
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);
@@ -67,7 +71,7 @@ private:
   void send(const std::string &message);
 
   const std::unique_ptr<generate::LanguageModel> model;
-  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps
+  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
   std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
   Descriptor socket;
   std::mutex sending;

@@ -5,6 +5,7 @@
 
 #include "registry/Sha256.h"
 #include "server/worker/BatchProof.h"
+#include "server/worker/TextFit.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -106,7 +107,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                         request.kind == ControlMessage::Kind::LoadOnGpu));
   TENON_TRY(model->describe(wanted.batch, threads, start));
   if (model->holdsLanguageModel()) {
-    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2));
+    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted.texts));
     model->generation->start(std::move(descriptors[1]));
     return model;
   }
@@ -173,18 +174,21 @@ bool LoadedModel::holdsLanguageModel() const {
   return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
 }
 
-Status LoadedModel::becomeLanguageModel(unsigned threads, size_t instanceCount) {
+Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running, const TextRoom &room) {
   generate::ServiceOptions options;
   options.threads = threads;
-  if (instanceCount > 1) { // somebody said how many requests run at once
-    options.maxRunning = static_cast<int64_t>(instanceCount);
+  if (running > 1) { // somebody said how many requests run at once
+    options.maxRunning = static_cast<int64_t>(running);
   }
+  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
+  options.maxRunning = fit.users;
+  options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
-  const generate::ModelFacts facts = model->facts();
+  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
   TENON_ASSIGN(uint64_t held, generation->heldBytes());
   modelInfo.bytes += held;
   return Status::ok();

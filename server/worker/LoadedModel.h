@@ -66,7 +66,7 @@ private:
                   std::chrono::steady_clock::time_point loadBegan);
   Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
   /// Makes it the language model that the engine holds.
-  Status becomeLanguageModel(unsigned threads, size_t instanceCount);
+  Status becomeLanguageModel(unsigned threads, uint64_t running, const TextRoom &room);
   bool holdsLanguageModel() const;
   /// The thread of an instance.
   void serve(Instance &instance);

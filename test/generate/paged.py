@@ -20,9 +20,9 @@ DECODED = 4
 class Pages:
     """The page tables of sequences, with pages drawn in any order."""
 
-    def __init__(self, table, seed):
+    def __init__(self, table, seed, count=PAGES):
         self.table = table
-        self.free = list(np.random.default_rng(seed).permutation(PAGES))
+        self.free = list(np.random.default_rng(seed).permutation(count))
         self.own, self.lengths = {}, {}
 
     def step(self, parts):
@@ -63,18 +63,18 @@ def mixed(tokens, seed):
 
 
 class Paged(ToolTest):
-    def build(self, name, *options):
+    def build(self, name, *options, pages=PAGES):
         path, engine = self.folder / f"{name}.gguf", self.folder / f"{name}.tenon"
         weights = models.write(MODELS[name], path)
-        self.tool("compile", path, "-o", engine, "--pages", PAGES, "--shape", "rows:[1..512]", "--target", "cpu:native", *options)
+        self.tool("compile", path, "-o", engine, "--pages", pages, "--shape", "rows:[1..512]", "--target", "cpu:native", *options)
         inputs = json.loads(self.tool("inspect", engine, "--json"))["inputs"]
         table = next(port["type"] for port in inputs if port["name"] == "pages").strip("]").split()[-1]
         return engine, int(table), weights
 
-    def run_steps(self, engine, table, steps, seed=0):
-        """The logits of each sequence's tokens in their order."""
-        pages = Pages(table, seed)
-        test = {"engine": str(engine), "threads": 2, "steps": [pages.step(parts) for parts in steps]}
+    def run_steps(self, engine, table, steps, seed=0, count=PAGES):
+        """The logits of each sequence's tokens in their order, in a session of so many pages."""
+        pages = Pages(table, seed, count)
+        test = {"engine": str(engine), "threads": 2, "pages": count, "steps": [pages.step(parts) for parts in steps]}
         (self.folder / "steps.json").write_text(json.dumps(test))
         done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stderr)
@@ -138,6 +138,17 @@ class Paged(ToolTest):
         if not {"avx512-vnni", "avx-vnni"} & set(usable):
             self.skipTest("this machine has no VNNI")
         self.check("llama", "--allow", "int8-activations", "--invariant", tolerance=0.1)
+
+    def test_sessions_of_several_sizes(self):
+        """One engine: where its pages are and how many there are changes no bit."""
+        engine, table, _ = self.build("llama3", pages=500)
+        tokens = {sequence: np.random.default_rng(1).integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        few, many = (self.run_steps(engine, table, mixed(tokens, 1), 2, count) for count in (6, 500))
+        for sequence in tokens:
+            self.assertTrue((few[sequence].view(np.uint32) == many[sequence].view(np.uint32)).all(), sequence)
+        (self.folder / "steps.json").write_text(json.dumps({"engine": str(engine), "pages": 501, "steps": []}))
+        done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+        self.assertIn("'pages' of the session is to be 501, but the engine accepts 1 to 500", done.stderr)
 
     def test_refusals(self):
         """A step whose numbers contradict the engine's sizes runs nothing."""

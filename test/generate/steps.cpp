@@ -1,5 +1,6 @@
-// Runs steps over the pages of an engine, for paged.py: steps.json names the engine and has the
-// vectors of each step; the logits of all are written one after the other as floats.
+// Runs steps over the pages of an engine, for paged.py: steps.json names the engine, says how many
+// pages the session has, by default the most, and has the vectors of each step; the logits of all
+// are written one after the other as floats.
 #include "generate/session/StepSession.h"
 
 #include <nlohmann/json.hpp>
@@ -19,8 +20,9 @@ Status runAll(const Json &test, std::ofstream &out) {
   options.variant = variant.empty() ? nullptr : variant.c_str();
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::open(test.at("engine"), options));
+  int64_t pages = test.value("pages", model->pages() ? model->pages()->pages : 0);
   TENON_ASSIGN(generate::StepSession session,
-               generate::StepSession::create(*model, test.value("threads", 0U)));
+               generate::StepSession::create(*model, test.value("threads", 0U), pages));
   for (const Json &step : test.at("steps")) {
     generate::StepBatch batch;
     step.at("tokens").get_to(batch.tokens);

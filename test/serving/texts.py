@@ -210,7 +210,7 @@ class Interface(TextsTest):
 class Pages(Interface):
     """The same with an engine that keeps keys and values in pages."""
 
-    compiled = ("--pages", 520)
+    compiled = ("--pages", 1 << 24)
 
     def test_shared_prompt(self):
         """A prompt that came before is not computed again, as far as it fills pages, and its answer is the same; pages come back."""
@@ -219,8 +219,50 @@ class Pages(Interface):
         self.assertEqual(first.choices[0].text, second.choices[0].text)
         self.assertEqual(0, first.usage.prompt_tokens_details.cached_tokens)
         self.assertGreater(second.usage.prompt_tokens_details.cached_tokens, second.usage.prompt_tokens // 2)
-        self.assertEqual(520, self.server.metric("tenon_text_pages", None))
+        self.assertEqual(8 * POSITIONS // 32, self.server.metric("tenon_text_pages", None))
         self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) == 0)
+
+
+class Sizes(unittest.TestCase):
+    """How many pages a server gives a model: by its flags, by the model's configuration, by the memory that there is."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name) / "models"
+        (cls.folder / "m/1").mkdir(parents=True)
+        compile_model(cls.folder / "m/1", "model", "--pages", 1 << 24)
+
+    def configure(self, **parameters):
+        entries = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
+        (self.folder / "m/config.pbtxt").write_text(entries)
+
+    def pages(self, *arguments):
+        with Server(self.folder, "--threads", 1, *arguments) as server:
+            server.wait_until(lambda: server.metric("tenon_text_pages", None) > 0)
+            return server.metric("tenon_text_pages", None), server.metric("tenon_model_bytes", None)
+
+    def test_flags_and_configuration(self):
+        self.configure()
+        self.assertEqual(3 * 4, self.pages("--users", 3, "--tokens", 100)[0])
+        self.configure(users=2)
+        self.assertEqual(2 * 4, self.pages("--users", 3, "--tokens", 100)[0])
+        self.configure(users=5, tokens=31)
+        self.assertEqual(5, self.pages()[0])
+
+    def test_memory(self):
+        """Without a word, as many pages as fit, down to those of one text; what was asked for is refused where it does not fit."""
+        self.configure()
+        pages, held = self.pages()
+        self.assertEqual(8 * POSITIONS // 32, pages)
+        fewer, least = self.pages("--memory-budget", int(held) * 2 // 3)
+        self.assertTrue(POSITIONS // 32 <= fewer < pages, fewer)
+        self.assertTrue(least < held * 2 // 3, (least, held))
+        with Server(self.folder, "--threads", 1, "--users", 32, "--memory-budget", int(held), waits=False) as server:
+            server.wait_until(lambda: any("TN0606" in line for line in server.log))
+        [line] = [line for line in server.log if "TN0606" in line]
+        self.assertRegex(line, r"32 users of 2048 tokens need \d+ bytes \(weights \d+, runs \d+, keys and values \d+\), and \d+ bytes are free \(at most \d+ users")
 
 
 class Trouble(TextsTest):
@@ -366,7 +408,7 @@ class Trouble(TextsTest):
 class Rights(TextsTest):
     """A server with tokens: two that may infer, one that may read."""
 
-    compiled = ("--pages", 520)
+    compiled = ("--pages", 1 << 24)
 
     @classmethod
     def make(cls):

@@ -23,7 +23,8 @@ extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBi
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/
-extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt;
+extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt,
+    kAttentionPaged, kPagedWrite;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/, recurrent/

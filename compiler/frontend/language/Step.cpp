@@ -138,12 +138,12 @@ Status Step::makePages() {
   lengths = addInput("lengths", {sequences}, index);
   pageTable = addInput("pages", {sequences, table}, index);
   rowNumbers = addInput("rows", {rows}, index);
+  AffineExpr count = symbols.get("pages", 1, options.pages, /*declared=*/true);
   Type element = options.cache == DType::I8         ? Type(builder.getI8Type())
                  : options.cache == DType::F8E4M3FN ? Type(builder.getType<Float8E4M3FNType>())
                                                     : Type(builder.getF32Type());
   addCaches(element, [&](int64_t width) {
-    return tn::Dims{symbols.constant(options.pages), symbols.constant(model.keyHeads),
-                    symbols.constant(kPagePositions),
+    return tn::Dims{count, symbols.constant(model.keyHeads), symbols.constant(kPagePositions),
                     symbols.constant(width + tn::CachedRows::extra(element))};
   });
   return Status::ok();
@@ -357,6 +357,12 @@ Result<ImportResult> Step::run() {
                                    "input_limits", builder.getStringAttr(limits))));
   for (const auto &[name, value] : states) {
     TENON_TRY(tn::declareState(*result.module, name, strCat(name, ".next")));
+  }
+  if (hasPages()) {
+    // A session that says nothing has one sequence.
+    TENON_TRY(tn::setPreset(
+        *result.module, "pages",
+        std::min<int64_t>(options.pages, llvm::divideCeil(positions, kPagePositions))));
   }
   return result;
 }

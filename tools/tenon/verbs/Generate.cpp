@@ -188,7 +188,7 @@ Status generateText(GenerateFlags &flags, Terminal &terminal) {
   FittingRequest request = {flags.open, flags.context, flags.threads, flags.maxMemory};
   TENON_ASSIGN(FittingModel fitting, openFitting(std::move(request), terminal));
   const std::unique_ptr<LanguageModel> &model = fitting.opened.model;
-  TENON_ASSIGN(Sequence sequence, Sequence::create(*model, flags.threads));
+  TENON_ASSIGN(Sequence sequence, Sequence::create(*model, flags.threads, fitting.fit.positions));
   terminal.note(sizesText(*model, fitting.fit));
   std::string chatTemplate = model->facts().chatTemplate;
   if (!flags.templateFile.empty()) {

@@ -24,6 +24,6 @@ FLAGS = {
     "debug": "help! json! quiet! progress registry output inputs shape* seed seconds target* threads:integer",
     "sign": "help! json! quiet! progress registry key certificate_chain* ignore* output",
     "verify": "help! json! quiet! progress registry trusted* signature ignore* ignore_unsigned!",
-    "serve": "help! json! quiet! progress select registry require_signature* name lenient! address token_file tls_cert tls_key insecure! port:integer threads:integer queue:integer memory_budget:integer gpu_memory_budget:integer cache_size max_body:integer max_push:integer max_memory:integer max_bodies:integer max_connections:integer client_timeout drain drift_reference* drift_window:integer watch_share on_drift on_canary webhook label_age otlp trace_share routes!",
+    "serve": "help! json! quiet! progress select registry require_signature* name lenient! address token_file tls_cert tls_key insecure! port:integer threads:integer queue:integer memory_budget:integer gpu_memory_budget:integer users:integer tokens:integer cache_size max_body:integer max_push:integer max_memory:integer max_bodies:integer max_connections:integer client_timeout drain drift_reference* drift_window:integer watch_share on_drift on_canary webhook label_age otlp trace_share routes!",
     "help": "help! json! quiet! progress completion",
 }  # fmt: skip

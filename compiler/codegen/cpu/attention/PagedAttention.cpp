@@ -486,7 +486,9 @@ AffineExpr PagedAttentionLowering::lower() {
   AffineExpr blocks = sequences + tokens.floorDiv(mostTokens);
   cpu::forEach(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value point) {
     Value count = math.size(kernel, blocks), zero = math.constant(0), two = math.constant(2);
-    Value head = math.div(point, count), number = math.rem(point, count);
+    // Heads in turn: the products fetch what lies behind a panel, which is that of the next head.
+    Value heads = math.size(kernel, keys.heads());
+    Value head = math.rem(point, heads), number = math.div(point, heads);
     // Early and late rows in turn, so that threads with one half of the grid each have equal work.
     Value half = math.div(number, two);
     Value isOdd = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ne,

@@ -25,6 +25,8 @@ public:
 
   /// Rows of a block's head: queries, of all heads that share keys if they are joined.
   mlir::AffineExpr rowCount() const;
+  /// Blocks of rows of a head, of a batch or of all sequences.
+  mlir::AffineExpr rowBlockCount() const;
   /// Blocks that do the same scores, each for a part of the columns of V: the registers of a thread
   /// hold no more accumulators. The last part may begin before the one before it ends.
   int64_t columnParts() const { return valueParts; }
@@ -68,6 +70,7 @@ protected:
 class FlashKernel : private FlashShape {
 public:
   using FlashShape::columnParts;
+  using FlashShape::rowBlockCount;
   using FlashShape::rowCount;
   using FlashShape::sharedBytes;
   using Value = mlir::Value;
@@ -110,10 +113,15 @@ private:
   State unflatten(mlir::ValueRange values) const;
 
   void placeBlock(const ThreadBuilder &t);
+  void placeSequence(const ThreadBuilder &t);
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
   void limitRows(const ThreadBuilder &t);
   bool findsTilesLate() const { return p.start && p.window == 0; }
+  bool endsInTile() const { return p.sequences || !p.keys.isMultipleOf(tile.keys); }
+  Values pagesOfTile(const ThreadBuilder &t, Value firstKey) const;
+  Value placeInPage(const ThreadBuilder &t, const StridedTensor &tensor, const Values &pages,
+                    Value firstKey, Value row, int64_t first, int64_t rowsPerStep) const;
   int64_t maskLanes() const;
   List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
   MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
@@ -126,7 +134,7 @@ private:
                        Value head, Value row);
   void loadQueries(const ThreadBuilder &t);
   void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
-                Value to, int64_t columns, int64_t pitch) const;
+                Value to, int64_t columns, int64_t pitch, const Values &pages) const;
   void copyTile(const ThreadBuilder &t, Value index) const;
   Value stageOf(const ThreadBuilder &t, Value index) const;
   Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
@@ -143,7 +151,8 @@ private:
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                     Value firstRow, Value end, Value to, int64_t columns) const;
+                     Value firstRow, Value end, Value to, int64_t columns,
+                     const Values &pages = {}) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
   void copyGroupQueries(const ThreadBuilder &t);
   Value keptMask(const ThreadBuilder &t) const;
@@ -168,6 +177,8 @@ private:
   Type element, half;
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
+  Value queryCount, keyCount;                        ///< of the sequence, or all
+  Value sequence;                                    ///< its number; null if there is one
   Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value start;                                       ///< position of the first query, where causal

@@ -1,6 +1,7 @@
 // One tile of keys: scores, the running maximum and sum, and the product with V. Relies on the tile
 // being under way to shared memory when the step begins.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 #include <limits>
@@ -56,6 +57,8 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
         Value &score = scores[r][column / 2][part * 2 + column % 2];
         if (p.mask) {
           score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
+        } else if (p.softcap > 0) {
+          score = cappedScore(t, score, p);
         } else if (!foldsScale(p)) {
           score = t.mulF(score, scale);
         }

@@ -221,9 +221,9 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
                               const RowParts &parts, Value low, Value high) {
   Value index = t.add(firstRow, row), head = blockHead, query = index;
   if (tile.joinsHeads) {
-    Value queryCount = frame.size32(p.queries);
-    head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
-    query = t.rem(index, queryCount);
+    Value queries = p.sequences ? t.max(queryCount, t.i32(1)) : queryCount;
+    head = t.add(t.mul(blockHead, group()), t.div(index, queries));
+    query = t.rem(index, queries);
   }
   unsigned output = p.reads();
   if (tile.splits == 1 || tile.isClustered) {

@@ -21,7 +21,9 @@ bool hasAlignedRows(const StridedTensor &tensor) {
 
 } // namespace
 
-bool foldsScale(const AttentionProblem &problem) { return !problem.mask && problem.scale > 0; }
+bool foldsScale(const AttentionProblem &problem) {
+  return !problem.mask && problem.scale > 0 && problem.softcap == 0;
+}
 
 double weightExponent(const AttentionProblem &problem) {
   return foldsScale(problem) ? problem.scale * kLog2E : kLog2E;
@@ -300,8 +302,8 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
   FlashKernel kernel(frame, p, tile);
   kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
-  AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) *
-                      kernel.columnParts() * tile.splits;
+  AffineExpr blocks =
+      p.batches * heads * kernel.rowBlockCount() * kernel.columnParts() * tile.splits;
   frame.finish(blocks, kernel.sharedBytes());
   if (isPartial) {
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;

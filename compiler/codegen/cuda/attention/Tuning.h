@@ -72,6 +72,14 @@ inline constexpr int64_t kMergingLanes = 8;
 /// Rows of a block of the kernel that brings parts together, a warp each.
 inline constexpr int64_t kCombineRows = 4;
 
+// attention_paged.
+
+/// Tokens of a step up to which sequences are taken to have one each or a few, so that blocks share
+/// their keys: those of a batch of decoding.
+inline constexpr int64_t kPagedFewTokens = 64;
+/// Tokens by which the tile of steps of many is chosen, at least.
+inline constexpr int64_t kPagedManyTokens = 1024;
+
 // attention_simt. Chosen, not measured.
 
 /// Queries and keys of a tile: for heads of up to 64, and for wider ones.

@@ -64,9 +64,8 @@ std::string textOf(const Case &c) {
       "contraction", "(%a: " + a + ", %w: " + lying + " {tn.constant}) -> " + result, body,
       "#tn.symbol<\"s0\", " + std::to_string(c.least) + ", " + std::to_string(c.most) + ">");
   const std::string attributes = "attributes {";
-  return c.isInvariant
-             ? text.insert(text.find(attributes) + attributes.size(), "tn.invariant, ")
-             : text;
+  return c.isInvariant ? text.insert(text.find(attributes) + attributes.size(), "tn.invariant, ")
+                       : text;
 }
 
 const Emitter emitOwn = byFamily({"gemm_buckets_generated"});

@@ -1,0 +1,64 @@
+// Pages on the emulated GPU: beside the reference, and each token's result beside that of the same
+// token in other steps.
+#include "test/ops/PagedModule.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
+
+namespace tenon::ops {
+namespace {
+
+Result<Tensors> runPages(const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
+                         const Tensors &results, const std::vector<int64_t> &symbols) {
+  llvm::Expected<Tensors> outputs =
+      codegen::cuda::runEmulated(source.text, operands, results, symbols);
+  if (!outputs) {
+    return Status::error(ErrorId::InternalError, llvm::toString(outputs.takeError()));
+  }
+  return std::move(*outputs);
+}
+
+class GpuPagedTest : public testing::TestWithParam<Heads> {};
+
+TEST_P(GpuPagedTest, AgreesWithTheReference) {
+  PagedModule module(GetParam(), target::targetOf("sm_90"));
+  ASSERT_TRUE(module.isMade) << module.diagnostics;
+  // Few tokens, and many.
+  EXPECT_TRUE(module.agrees({{1, 129, 1}, {3, 0, 1}, {2, 60, 7}}, runPages));
+  EXPECT_TRUE(module.agrees(kMixed, runPages));
+}
+
+/// In an invariant model a token's bits are those that it has alone and in chunks.
+TEST_P(GpuPagedTest, InvariantBitsDoNotDependOnTheStep) {
+  Heads heads = GetParam();
+  heads.isInvariant = true;
+  PagedModule module(heads, target::targetOf("sm_90"));
+  ASSERT_TRUE(module.isMade) << module.diagnostics;
+  Rows expected = module.run({{2, 60, 30}, {1, 129, 1}}, runPages);
+  ASSERT_EQ(size_t(31), expected.size()) << module.problem;
+  for (const StepOf &step : {StepOf{{2, 89, 1}}, {{1, 125, 5}}, {{3, 0, 1}, {2, 75, 9}}}) {
+    size_t compared = 0;
+    for (const auto &[key, bytes] : module.run(step, runPages)) {
+      auto found = expected.find(key);
+      if (found != expected.end()) {
+        ++compared;
+        EXPECT_TRUE(found->second == bytes)
+            << "sequence " << key.first << ", position " << key.second;
+      }
+    }
+    EXPECT_GT(compared, size_t(0)) << module.problem;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, GpuPagedTest,
+                         testing::Values(Heads{"f32", 6, 2, 64, 64}, Heads{"bf16", 6, 2, 64, 64},
+                                         Heads{"f16", 6, 2, 64, 64}, Heads{"f32", 4, 1, 80, 72, 17},
+                                         Heads{"bf16", 3, 3, 66, 40, 300, 3},
+                                         Heads{"bf16", 4, 1, 128, 128, 40, 3},
+                                         Heads{"f16", 2, 2, 256, 256, 0, 5}),
+                         [](const testing::TestParamInfo<Heads> &info) {
+                           return std::string(info.param.dtype) + "_" +
+                                  std::to_string(info.param.width) + "_" +
+                                  std::to_string(info.param.valueWidth);
+                         });
+
+} // namespace
+} // namespace tenon::ops
