@@ -2,6 +2,7 @@
 // them, and is compared in double.
 #include "generate/sampling/Sampler.h"
 
+#include "generate/grammar/Automaton.h"
 #include "generate/sampling/Exponentials.h"
 #include "generate/sampling/Noise.h"
 #include "support/text/Text.h"
@@ -243,7 +244,8 @@ bool Sampler::changesLogits() const {
          options.presence != 0;
 }
 
-Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+Result<int32_t> Sampler::choose(std::span<const float> logits, uint64_t position,
+                                const grammar::Mask *mask) const {
   if (!areFinite(logits)) {
     return Status::error(ErrorId::LogitsNotFinite,
                          strCat("the logits at position ", position, " are not finite"),
@@ -251,20 +253,28 @@ Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
   }
   std::vector<float> changed;
   std::span<const float> read = logits;
-  if (changesLogits()) {
+  if (changesLogits() || mask) {
     changed.assign(logits.begin(), logits.end());
     change(changed);
+    if (mask) {
+      mask->keep(changed, kNever);
+    }
     read = changed;
   }
-  Draw draw{.token = largestOf(read)};
-  if (options.temperature > 0) {
-    Candidates likely = candidates(read, read[draw.token]);
-    keepProbable(likely);
-    draw.token = drawn(likely.list, position);
+  int32_t largest = largestOf(read);
+  if (options.temperature == 0) {
+    return largest;
   }
-  draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
-  ++generated[draw.token];
-  return draw;
+  Candidates likely = candidates(read, read[largest]);
+  keepProbable(likely);
+  return drawn(likely.list, position);
+}
+
+Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position,
+                           const grammar::Mask *mask) {
+  TENON_ASSIGN(int32_t token, choose(logits, position, mask));
+  ++generated[token];
+  return Draw{token, static_cast<double>(logits[token]) - logSum(logits)};
 }
 
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {

@@ -12,6 +12,10 @@
 
 namespace tenon::generate {
 
+namespace grammar {
+struct Mask;
+}
+
 struct SamplingOptions {
   double temperature = 0; ///< 0 takes the largest logit
   int64_t topK = 0;       ///< tokens that are drawn from; 0 for all
@@ -39,8 +43,14 @@ class Sampler {
 public:
   Sampler(SamplingOptions theOptions, std::span<const int32_t> prompt);
 
-  /// TN0617 where a logit is not finite. `position` is that of the token that is drawn.
-  Result<Draw> draw(std::span<const float> logits, uint64_t position);
+  /// TN0617 where a logit is not finite. `position` is that of the token that is drawn; it is one
+  /// of the mask's, where there is one.
+  Result<Draw> draw(std::span<const float> logits, uint64_t position,
+                    const grammar::Mask *mask = nullptr);
+  /// The token that `draw` would draw, which is not remembered. With logits of a smaller model it
+  /// is a guess of what the larger one draws: both have the same noise.
+  Result<int32_t> choose(std::span<const float> logits, uint64_t position,
+                         const grammar::Mask *mask = nullptr) const;
 
 private:
   struct Candidate {

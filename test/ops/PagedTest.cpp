@@ -62,7 +62,7 @@ TEST_P(PagedTest, AgreesWithTheReference) {
   CpuPages module(GetParam());
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   for (engine::CpuLevel level : codegen::cpu::machineLevels()) {
-    EXPECT_TRUE(module.agrees(kMixed, module.on(level, /*isChecked=*/true)))
+    EXPECT_TRUE(module.agrees(kMixed, module.run(kMixed, module.on(level, /*isChecked=*/true))))
         << engine::nameOf(level);
   }
 }

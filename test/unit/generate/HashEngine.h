@@ -29,7 +29,7 @@ inline void hashLogits(std::span<const int32_t> tokens, std::span<float> logits)
   }
   // Mostly says again what it said behind the last token before.
   auto before = std::find(tokens.rbegin() + 1, tokens.rend(), tokens.back());
-  if (before != tokens.rend() && hash % 4 != 0) {
+  if (before != tokens.rend() && *(before - 1) >= 0 && hash % 4 != 0) {
     logits[*(before - 1)] += 12;
   }
 }

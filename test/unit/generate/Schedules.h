@@ -64,6 +64,8 @@ struct Stage {
   ModelFacts facts;
   std::function<Result<std::unique_ptr<StepEngine>>()> engine;
   std::function<Heard(const TextRequest &)> alone;
+  /// Of the draft model of some schedules; empty for none.
+  std::function<Result<std::unique_ptr<StepEngine>>()> guesses = {};
   int64_t maxShared = 20; ///< tokens that prompts have in common
   int64_t maxAnswer = 30;
   int64_t topTokens = 0;
@@ -111,8 +113,17 @@ inline std::string runSchedule(const Stage &stage, uint64_t seed, ServiceStatist
   if (!engine) {
     return engine.status().toString();
   }
-  Result<std::unique_ptr<TextService>> made =
-      TextService::create(*stage.tokenizer, stage.facts, std::move(*engine), randomOptions(random));
+  ServiceOptions options = randomOptions(random);
+  std::unique_ptr<StepEngine> guesses;
+  if (stage.guesses && options.draftTokens > 0 && random.chance(0.5)) {
+    Result<std::unique_ptr<StepEngine>> draft = stage.guesses();
+    if (!draft) {
+      return draft.status().toString();
+    }
+    guesses = std::move(*draft);
+  }
+  Result<std::unique_ptr<TextService>> made = TextService::create(
+      *stage.tokenizer, stage.facts, std::move(*engine), options, std::move(guesses));
   if (!made) {
     return made.status().toString();
   }

@@ -2,11 +2,15 @@
 // deterministic and on regions being isolated.
 #include "compiler/codegen/common/region/RegionSource.h"
 
+#include "compiler/codegen/common/region/GivenArgument.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/State.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -77,6 +81,16 @@ void cloneOp(OpBuilder &builder, Operation &op, IRMapping &mapping, SymbolRenumb
   }
 }
 
+/// Of attention over pages: integers that the model is given.
+bool isGivenTable(tn::RegionOp region, Value input) {
+  BlockArgument argument = dyn_cast<BlockArgument>(input);
+  func::FuncOp function =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return function && getElementTypeOrSelf(input.getType()).isInteger(64) &&
+         !function.getArgAttr(argument.getArgNumber(), tn::kState) &&
+         isa<tn::PagedAttentionOp>(region.getBody().front().front());
+}
+
 /// With these unit attributes of the model.
 RegionSource outlined(tn::RegionOp region, ArrayRef<StringRef> kept) {
   MLIRContext *context = region.getContext();
@@ -108,6 +122,9 @@ RegionSource outlined(tn::RegionOp region, ArrayRef<StringRef> kept) {
   for (auto [i, input] : llvm::enumerate(region.getInputs())) {
     if (isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(input.getDefiningOp())) {
       function.setArgAttr(i, kConstantArgument, builder.getUnitAttr());
+    }
+    if (isGivenTable(region, input)) {
+      function.setArgAttr(i, kGivenArgument, builder.getUnitAttr());
     }
     if (dispatch::isPackable(input)) {
       function.setArgAttr(i, dispatch::kPackable, builder.getUnitAttr());

@@ -3,6 +3,7 @@
 // bf16 alone against the same beside others. Relies on LoadedCode to run generated code.
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "test/unit/codegen/LoadedCode.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
