@@ -44,6 +44,28 @@ TEST_P(GpuPagedTest, AgreesWithTheReference) {
   }
 }
 
+/// In an invariant model a token's bits are those that it has alone and in chunks.
+TEST_P(GpuPagedTest, InvariantBitsDoNotDependOnTheStep) {
+  Heads heads = GetParam();
+  heads.isInvariant = true;
+  PagedModule module(heads, target::targetOf("sm_90"));
+  ASSERT_TRUE(module.isMade) << module.diagnostics;
+  Rows expected = module.run({{2, 60, 30}, {1, 129, 1}}, runPages);
+  ASSERT_EQ(size_t(31), expected.size()) << module.problem;
+  for (const StepOf &step : {StepOf{{2, 89, 1}}, {{1, 125, 5}}, {{3, 0, 1}, {2, 75, 9}}}) {
+    size_t compared = 0;
+    for (const auto &[key, bytes] : module.run(step, runPages)) {
+      auto found = expected.find(key);
+      if (found != expected.end()) {
+        ++compared;
+        EXPECT_TRUE(found->second == bytes)
+            << "sequence " << key.first << ", position " << key.second;
+      }
+    }
+    EXPECT_GT(compared, size_t(0)) << module.problem;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Heads, GpuPagedTest,
                          testing::Values(Heads{"bf16", 4, 2, 64, 64},
                                          Heads{"f32", 2, 1, 80, 72, 17},
