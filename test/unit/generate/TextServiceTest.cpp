@@ -71,8 +71,9 @@ Stage randomStage(uint64_t seed) {
                   .sequences = random.within(1, 6),
                   .rows = random.within(1, 6),
                   .vocabulary = facts.vocabulary};
-  auto make = [](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
-    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of));
+  bool draws = seed % 2 == 1;
+  auto make = [draws](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
+    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of, draws));
   };
   // The draft model guesses right, but where it is not given what was said or drawn by chance.
   PageFacts drafts = pages;

@@ -51,8 +51,8 @@ protected:
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
   /// Keys of a step, and of a part.
   int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
-  // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together, and
-  // floats between rows of these.
+  // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together,
+  // and floats between rows of these.
   static constexpr int64_t kMmaRows = 16;
   int64_t slots() const { return tile.keyWarps * tile.splits; }
   int64_t ownPairs() const { return llvm::divideCeil(valueWidth / 2, tile.splits); }

@@ -17,7 +17,7 @@ struct PartWeights {
   Value maximum, before, part;
 };
 
-PartWeights weightsOf(const ThreadBuilder &t, Value before, Value part, Value factor) {
+PartWeights partWeightsOf(const ThreadBuilder &t, Value before, Value part, Value factor) {
   Value maximum = t.maxF(before, part);
   auto weight = [&](Value own) { return t.exp2(t.mulF(t.subF(own, maximum), factor)); };
   return {maximum, weight(before), weight(part)};
@@ -45,8 +45,7 @@ void FlashKernel::addPart(const ThreadBuilder &t, const State &part, State &stat
   Value factor = t.f32(weightExponent(p));
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     for (int64_t half : {0, 1}) {
-      PartWeights weights =
-          weightsOf(t, state.maxima[r][half], part.maxima[r][half], factor);
+      PartWeights weights = partWeightsOf(t, state.maxima[r][half], part.maxima[r][half], factor);
       state.maxima[r][half] = weights.maximum;
       Value &total = state.totals[r][half];
       total = addWeighted(t, weights, total, part.totals[r][half]);
@@ -79,8 +78,7 @@ void FlashKernel::copyPart(const ThreadBuilder &t, Value part, const Values &pag
       }
       Value from = placeInPage(b, tensor, pages, firstKey, row, first, rowsPerStep);
       from = b.offset(b.offset(pointer, element, from), element, column);
-      copyAsync(b, b.offset(to, half, first * pitch), from,
-                b.select(isRead, b.i32(16), b.i32(0)));
+      copyAsync(b, b.offset(to, half, first * pitch), from, b.select(isRead, b.i32(16), b.i32(0)));
     }
   };
   if (chunks < lanes) {
@@ -141,36 +139,36 @@ Values FlashKernel::addSlots(const ThreadBuilder &t, Value place, Value count,
   Value sums = t.offset(shared, t.builder.getI8Type(), partsOffset());
   Value marks = t.offset(sums, real, slots() * kMmaRows * slotPitch());
   int64_t together = std::min(kSlotsAtOnce, slots());
-  return t.loop(
-      t.i32(0), count, t.i32(together), before,
-      [&](const ThreadBuilder &b, Value first, ValueRange carried) -> Values {
-        Values state(carried), loadedMarks, loadedSums;
-        for (int64_t i = 0; i < together; ++i) {
-          Value at = b.add(b.mul(b.add(first, i), kMmaRows), row);
-          loadedMarks.push_back(b.load(pairType, b.offset(marks, real, b.mul(at, 2)), 8));
-          Value from = b.offset(b.offset(sums, real, b.mul(at, slotPitch())), real, column);
-          loadedSums.push_back(b.load(pairType, from, 8));
-        }
-        for (int64_t i = 0; i < together; ++i) {
-          // Behind the last one a part that has seen no key, which changes nothing.
-          Value isThere = b.isLess(b.add(first, i), count);
-          auto held = [&](Value pair, int64_t lane, Value other) {
-            return b.select(isThere, b.extract(pair, lane), other);
-          };
-          PartWeights weights =
-              weightsOf(b, state[0], held(loadedMarks[i], 0, state[0]), factor);
-          Value zero = b.f32(0);
-          state = {weights.maximum,
-                   addWeighted(b, weights, state[1], held(loadedMarks[i], 1, zero)),
-                   addWeighted(b, weights, state[2], held(loadedSums[i], 0, zero)),
-                   addWeighted(b, weights, state[3], held(loadedSums[i], 1, zero))};
-        }
-        return state;
-      });
+  return t.loop(t.i32(0), count, t.i32(together), before,
+                [&](const ThreadBuilder &b, Value first, ValueRange carried) -> Values {
+                  Values state(carried), loadedMarks, loadedSums;
+                  for (int64_t i = 0; i < together; ++i) {
+                    Value at = b.add(b.mul(b.add(first, i), kMmaRows), row);
+                    loadedMarks.push_back(b.load(pairType, b.offset(marks, real, b.mul(at, 2)), 8));
+                    Value from =
+                        b.offset(b.offset(sums, real, b.mul(at, slotPitch())), real, column);
+                    loadedSums.push_back(b.load(pairType, from, 8));
+                  }
+                  for (int64_t i = 0; i < together; ++i) {
+                    // Behind the last one a part that has seen no key, which changes nothing.
+                    Value isThere = b.isLess(b.add(first, i), count);
+                    auto held = [&](Value pair, int64_t lane, Value other) {
+                      return b.select(isThere, b.extract(pair, lane), other);
+                    };
+                    PartWeights weights =
+                        partWeightsOf(b, state[0], held(loadedMarks[i], 0, state[0]), factor);
+                    Value zero = b.f32(0);
+                    state = {weights.maximum,
+                             addWeighted(b, weights, state[1], held(loadedMarks[i], 1, zero)),
+                             addWeighted(b, weights, state[2], held(loadedSums[i], 0, zero)),
+                             addWeighted(b, weights, state[3], held(loadedSums[i], 1, zero))};
+                  }
+                  return state;
+                });
 }
 
-/// In a round each warp does a part, part by part in turn over blocks and then warps; the next one's
-/// copies begin as soon as its place is free.
+/// In a round each warp does a part, part by part in turn over blocks and then warps; the next
+/// one's copies begin as soon as its place is free.
 void FlashKernel::doParts(const ThreadBuilder &t) {
   Value zero = t.i32(0);
   auto partOf = [&](const ThreadBuilder &b, Value round) {
@@ -205,42 +203,42 @@ void FlashKernel::doParts(const ThreadBuilder &t) {
   auto placeOf = [&](const ThreadBuilder &b, int64_t i) {
     return b.add(b.thread(), i * tile.threads());
   };
-  state = t.loop(
-      zero, rounds, t.i32(1), state,
-      [&](const ThreadBuilder &b, Value round, ValueRange carried) -> Values {
-        Value part = partOf(b, round), next = partOf(b, b.add(round, 1));
-        auto copyNext = [&](const ThreadBuilder &c, bool isKeys) {
-          c.warpBarrier();
-          c.when(c.isLess(next, tilesEnd), [&](const ThreadBuilder &d) {
-            copyPart(d, next, pagesOfTile(d, d.mul(next, warpKeys)), isKeys);
-          });
-        };
-        b.when(b.isLess(part, tilesEnd), [&](const ThreadBuilder &c) {
-          waitForCopies(c, 0);
-          c.warpBarrier();
-          List<List<Values>> own = scores(c, shared);
-          copyNext(c, /*isKeys=*/true);
-          finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, own);
-          State sums = initialState(c);
-          weigh(c, own, sums);
-          sumTotals(c, sums);
-          addValues(c, shared, own, sums);
-          copyNext(c, /*isKeys=*/false);
-          commitCopies(c);
-          sendPart(c, sums);
-        });
-        meet(b);
-        Value done = b.mul(round, slots());
-        Value count = b.min(b.i32(slots()), b.sub(b.sub(tilesEnd, firstTile), done));
-        Values after;
-        for (int64_t i = 0; i < perThread; ++i) {
-          Value place = placeOf(b, i);
-          Value own = b.select(b.isLess(place, ownPlaces), count, b.i32(0));
-          after.append(addSlots(b, place, own, carried.slice(i * 4, 4)));
-        }
-        b.when(b.isLess(b.add(round, 1), rounds), [&](const ThreadBuilder &c) { meet(c); });
-        return after;
-      });
+  state =
+      t.loop(zero, rounds, t.i32(1), state,
+             [&](const ThreadBuilder &b, Value round, ValueRange carried) -> Values {
+               Value part = partOf(b, round), next = partOf(b, b.add(round, 1));
+               auto copyNext = [&](const ThreadBuilder &c, bool isKeys) {
+                 c.warpBarrier();
+                 c.when(c.isLess(next, tilesEnd), [&](const ThreadBuilder &d) {
+                   copyPart(d, next, pagesOfTile(d, d.mul(next, warpKeys)), isKeys);
+                 });
+               };
+               b.when(b.isLess(part, tilesEnd), [&](const ThreadBuilder &c) {
+                 waitForCopies(c, 0);
+                 c.warpBarrier();
+                 List<List<Values>> own = scores(c, shared);
+                 copyNext(c, /*isKeys=*/true);
+                 finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, own);
+                 State sums = initialState(c);
+                 weigh(c, own, sums);
+                 sumTotals(c, sums);
+                 addValues(c, shared, own, sums);
+                 copyNext(c, /*isKeys=*/false);
+                 commitCopies(c);
+                 sendPart(c, sums);
+               });
+               meet(b);
+               Value done = b.mul(round, slots());
+               Value count = b.min(b.i32(slots()), b.sub(b.sub(tilesEnd, firstTile), done));
+               Values after;
+               for (int64_t i = 0; i < perThread; ++i) {
+                 Value place = placeOf(b, i);
+                 Value own = b.select(b.isLess(place, ownPlaces), count, b.i32(0));
+                 after.append(addSlots(b, place, own, carried.slice(i * 4, 4)));
+               }
+               b.when(b.isLess(b.add(round, 1), rounds), [&](const ThreadBuilder &c) { meet(c); });
+               return after;
+             });
   for (int64_t i = 0; i < perThread; ++i) {
     Value place = placeOf(t, i), row = t.div(place, ownPairs());
     Value pair = t.add(t.rem(place, ownPairs()), t.mul(split, ownPairs()));

@@ -30,9 +30,9 @@ struct AttentionTile {
   /// Where causal: the later queries of all heads come before the earlier ones, which have fewer
   /// keys to go over, so that no processor has much left when the others end.
   bool isHeaviestFirst = false;
-  /// Each of the keyWarps takes whole parts of keys, of `keys` / keyWarps, the blocks of a cluster in
-  /// turn; what each makes of one is brought together in their order (AttentionFlashParts.cpp). Then
-  /// rowTiles, rowWarps and stages are 1, and splits are clustered.
+  /// Each of the keyWarps takes whole parts of keys, of `keys` / keyWarps, the blocks of a cluster
+  /// in turn; what each makes of one is brought together in their order (AttentionFlashParts.cpp).
+  /// Then rowTiles, rowWarps and stages are 1, and splits are clustered.
   bool isParts = false;
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }

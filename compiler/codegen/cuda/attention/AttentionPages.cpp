@@ -127,23 +127,23 @@ SequencePlace placeInSequence(const ThreadBuilder &t, KernelFrame &frame, const 
     return b.sub(b.add(sequence, b.div(more, together)), b.i32(kMostSequences));
   };
   // A lane looks at a sequence: the last one that begins at the block or before it has it.
-  Values found = t.loop(
-      zero, count, t.i32(kWarp), {zero, zero, zero, zero},
-      [&](const ThreadBuilder &b, Value chunk, ValueRange before) -> Values {
-        Value own = b.add(chunk, b.lane()), held = b.min(own, last);
-        Values entries = {entryAt(b, frame, startsPosition(p), held),
-                          entryAt(b, frame, startsPosition(p), b.add(held, 1)),
-                          entryAt(b, frame, lengthsPosition(p), held)};
-        Value begin = firstBlock(b, held, entries[0]);
-        Value isBegun = both(b, b.isLess(own, count), b.isLess(begin, b.add(number, 1)));
-        Value begun = bitCount(b, ballot(b, isBegun)), isHere = b.isLess(zero, begun);
-        Value lane = b.max(b.sub(begun, b.i32(1)), zero);
-        Values after = {b.select(isHere, b.add(chunk, lane), before[0])};
-        for (auto [entry, old] : llvm::zip(entries, before.drop_front())) {
-          after.push_back(b.select(isHere, entryOf(b, entry, lane), old));
-        }
-        return after;
-      });
+  Values found =
+      t.loop(zero, count, t.i32(kWarp), {zero, zero, zero, zero},
+             [&](const ThreadBuilder &b, Value chunk, ValueRange before) -> Values {
+               Value own = b.add(chunk, b.lane()), held = b.min(own, last);
+               Values entries = {entryAt(b, frame, startsPosition(p), held),
+                                 entryAt(b, frame, startsPosition(p), b.add(held, 1)),
+                                 entryAt(b, frame, lengthsPosition(p), held)};
+               Value begin = firstBlock(b, held, entries[0]);
+               Value isBegun = both(b, b.isLess(own, count), b.isLess(begin, b.add(number, 1)));
+               Value begun = bitCount(b, ballot(b, isBegun)), isHere = b.isLess(zero, begun);
+               Value lane = b.max(b.sub(begun, b.i32(1)), zero);
+               Values after = {b.select(isHere, b.add(chunk, lane), before[0])};
+               for (auto [entry, old] : llvm::zip(entries, before.drop_front())) {
+                 after.push_back(b.select(isHere, entryOf(b, entry, lane), old));
+               }
+               return after;
+             });
   SequencePlace place;
   place.sequence = found[0];
   Value first = found[1], next = found[2], length = found[3];
