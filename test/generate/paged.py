@@ -36,6 +36,40 @@ class Paged(PagesTest):
             self.check("llama_floats", "--precision", precision, tolerance=tolerance)
         self.check("llama", "--precision", "bf16", tolerance=0.05)  # whose weights are blocks in the file
 
+    def test_invariant(self):
+        """What explain says of the flag, which leaves nothing to the number of rows; and where it is refused."""
+        self.check("llama_floats", "--invariant")
+        engine = self.folder / "llama_floats.tenon"
+        regions = json.loads(self.tool("explain", "kernels", engine, "--all", "--json"))["regions"]
+        orders = {region["kernel"].split("{")[0]: [each["order"] for each in region["candidates"] if each["verdict"] == "chosen"] for region in regions}
+        self.assertEqual(["blocks of keys from position 0 on"], orders["attention_paged"])
+        self.assertEqual(["the depth in equal chains of at most 128"], orders["gemm_packed"])
+        self.assertTrue(all(order and order[0] for order in orders.values()), orders)
+        self.assertTrue(all("us" in region["freely"] for region in regions))
+        self.assertRegex(self.tool("explain", "kernels", engine), r"--invariant: [\d.]+ [mu]s where kernels were chosen, [\d.]+ [mu]s without it \(")
+        for flags, problem in ((["--invariant"], "--invariant is for engines with pages"), (["--cache", "int8"], "--cache is for engines with pages")):
+            done = self.run_tool("compile", self.folder / "llama_floats.gguf", "-o", engine, "--target", "cpu:native", *flags)
+            self.assertIn(problem, done.stderr)
+
+    def test_caches(self):
+        """Codes of 8 bits in pages take their bytes, and a token has the same bits beside others."""
+        held = {}
+        for cache, tolerance in (("keep", TOLERANCE), ("int8", 0.02), ("fp8", 0.1)):
+            for name in ("llama", "gemma2"):
+                self.check(name, "--cache", cache, "--invariant", tolerance=tolerance)
+            memory = json.loads(self.tool("inspect", self.folder / "llama.tenon", "--json"))["language"]["memory"]
+            held[cache] = memory["bytes_per_token"]
+        # Two layers of keys and values of two heads of 64: floats, or bytes and a scale.
+        self.assertEqual({"keep": 2 * 2 * 2 * 64 * 4, "int8": 2 * 2 * 2 * 68, "fp8": 2 * 2 * 2 * 68}, held)
+        self.check("llama_floats", "--cache", "int8", "--precision", "bf16", tolerance=0.05)
+
+    def test_int8_activations(self):
+        """Rounded rows have the same bits beside others too."""
+        usable = [level["level"] for level in json.loads(self.tool("doctor", "--json"))["levels"] if level["usable"]]
+        if not {"avx512-vnni", "avx-vnni"} & set(usable):
+            self.skipTest("this machine has no VNNI")
+        self.check("llama", "--allow", "int8-activations", "--invariant", tolerance=0.1)
+
     def test_sessions_of_several_sizes(self):
         """One engine: where its pages are and how many there are changes no bit."""
         engine, table, _ = self.build("llama3", pages=500)

@@ -91,9 +91,8 @@ bool isGivenTable(tn::RegionOp region, Value input) {
          isa<tn::PagedAttentionOp>(region.getBody().front().front());
 }
 
-} // namespace
-
-RegionSource outline(tn::RegionOp region) {
+/// With these unit attributes of the model.
+RegionSource outlined(tn::RegionOp region, ArrayRef<StringRef> kept) {
   MLIRContext *context = region.getContext();
   OpBuilder builder(context);
   Location location = builder.getUnknownLoc();
@@ -108,8 +107,10 @@ RegionSource outline(tn::RegionOp region) {
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(location);
   ModuleOp model = region->getParentOfType<ModuleOp>();
-  if (Attribute allowed = model->getAttr(kAllowTf32)) {
-    (*module)->setAttr(kAllowTf32, allowed);
+  for (StringRef name : kept) {
+    if (Attribute attribute = model->getAttr(name)) {
+      (*module)->setAttr(name, attribute);
+    }
   }
   builder.setInsertionPointToEnd(module->getBody());
   func::FuncOp function =
@@ -159,6 +160,12 @@ RegionSource outline(tn::RegionOp region) {
   source.symbols = std::move(renumber.used);
   return source;
 }
+
+} // namespace
+
+RegionSource outline(tn::RegionOp region) { return outlined(region, {kAllowTf32, tn::kInvariant}); }
+
+RegionSource outlineFreely(tn::RegionOp region) { return outlined(region, {kAllowTf32}); }
 
 std::string withKernel(StringRef text, Attribute kernel) {
   OwningOpRef<ModuleOp> module =

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
 
 using namespace mlir;
 
@@ -57,6 +58,17 @@ FamilyMatch matchPaged(RegionBuilder &region) {
     forms.buckets.push_back({forms.all, std::nullopt});
     return FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}}, "by FP32 arithmetic");
   }
+  if (tn::isInvariant(region.source)) {
+    // One tile for all counts, and no cut of the keys by how many there are.
+    AttentionTile tile = manyTokensTile(withTokens(*problem, tokens.max, keys),
+                                        tuning::kPagedManyTokens, region.gpu);
+    tile.splits = 1;
+    forms.buckets.push_back({forms.all, tile});
+    return fitsPages(tile, problem->sequences->page)
+               ? FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}},
+                                   "one kernel for few tokens and many")
+               : FamilyMatch::refuse("tiles of keys do not hold whole pages");
+  }
   int64_t next = 1;
   auto add = [&](int64_t most, const AttentionTile &tile) {
     int64_t least = std::max(next, tokens.min);
@@ -91,6 +103,14 @@ double pagedSeconds(RegionBuilder &region, const PagedForms &forms,
                       : costOf(sized, forms.simt, region.gpu);
 }
 
+/// Tiles of keys begin at multiples of their size; few tokens and many have others.
+std::string pagedFormsOrder(RegionBuilder &, const PagedForms &forms,
+                            const dispatch::KernelChoice &) {
+  const std::optional<AttentionTile> &tile = forms.buckets.front().tile;
+  bool isOne = forms.buckets.size() == 1 && (!tile || tile->splits <= 1);
+  return isOne ? "tiles of keys from position 0 on" : "";
+}
+
 LogicalResult emitPagedForms(RegionBuilder &region, const PagedForms &forms,
                              const dispatch::KernelChoice &) {
   for (const TokenBucket &bucket : forms.buckets) {
@@ -116,6 +136,7 @@ constexpr KernelFamily kAttentionPaged = {
     .match = matchPaged,
     .configs = nullptr,
     .seconds = on<pagedSeconds>,
-    .emit = on<emitPagedForms>};
+    .emit = on<emitPagedForms>,
+    .order = on<pagedFormsOrder>};
 
 } // namespace tenon::codegen::cuda

@@ -75,6 +75,7 @@ constexpr KernelFamily kSelection = {.name = "selection",
                                      .strategies = {dispatch::kSingle},
                                      .needs = {"true_positions", "select_boxes"},
                                      .match = matchSelection,
-                                     .emit = on<emitSelection>};
+                                     .emit = on<emitSelection>,
+                                     .order = noSums<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda
