@@ -127,6 +127,24 @@ def Tn_PagedAttentionOp : Tn_InferredOp<"paged_attention", [Tn_Contraction]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
 }
 
+def Tn_SampleOp : Tn_InferredOp<"sample"> {
+  let summary = "A token for each row of logits, drawn as the row's parameters say, and its logprob";
+  let description = [{
+    `logits` are [L, V], V at most 2^19. `numbers` [L, 3] has temperature, top-p and min-p of each row, `integers` [L, 3]
+    top-k (0 for all), the seed and the position of the token that is drawn. `ids` [L] are the tokens, `logprobs` [L] the
+    logarithms of their probabilities in the softmax of the logits as they stand. A row with a logit that is not finite
+    gets -1 and NaN.
+
+    With a temperature of 0 the largest logit is taken. Otherwise the order is: temperature, min-p, top-k, top-p; of what
+    is left the largest with noise on it is drawn (Gumbel's, of Philox4x32-10 under the seed, at the position and the
+    token). Of equal ones the token of the lower number counts as the larger. support/random/GumbelNoise.h has each
+    operation, so that a row gives the same token on every target and in generate/sampling.
+  }];
+  let arguments = (ins RankedTensorOf<[F32]>:$logits, RankedTensorOf<[F64]>:$numbers, Tn_I64Tensor:$integers);
+  let results = (outs Tn_I64Tensor:$ids, RankedTensorOf<[F32]>:$logprobs);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
 //===--- Calibration -------------------------------------------------------------------------------------------===//
 
 def Tn_HistogramOp : Tn_Op<"histogram", [Pure]> {

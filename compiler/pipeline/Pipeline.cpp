@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
+#include "compiler/frontend/language/Language.h"
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/Invariance.h"
 #include "compiler/graph/State.h"
@@ -53,6 +54,10 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
+  // A CPU's logits are where a sampler on the host reads them; a GPU's would have to be fetched.
+  if (pagesOf(options) > 0 && !options.gpus.empty()) {
+    language::addDraws(*module);
+  }
   assets = std::move(imported.assets);
   summary.narrowed = narrowings(*module);
   TENON_TRY(checkStrict(options, summary.narrowed));

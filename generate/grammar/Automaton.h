@@ -76,7 +76,7 @@ public:
   /// Calls of rules in each other, and stacks of a place.
   static constexpr size_t kMaxDepth = 400, kMaxStacks = 1000;
   static constexpr uint64_t kMaxHeldBytes = uint64_t(64) << 20;
-  static constexpr uint64_t kMaxMaskSteps = 2'000'000;
+  static constexpr uint64_t kMaxMaskSteps = 300'000;
 
 private:
   static constexpr uint32_t kUnknown = 0xFFFFFFFF, kDead = 0xFFFFFFFE, kFailed = 0xFFFFFFFD;

@@ -206,9 +206,17 @@ int64_t Scheduler::freedBy(std::span<Request *const> victims) const {
       held, [&](const auto &each) { return each.second == pool.references(each.first); });
 }
 
+/// Tokens of prompts in a step beside those who run.
+int64_t Scheduler::promptBudget(int64_t promptTokens) const {
+  int64_t continuing = std::ranges::count_if(
+      runningOnes, [](const Request *request) { return request->remaining() == 1; });
+  int64_t left = options.stepTokens - continuing;
+  return continuing > 0 ? std::min({left, options.promptTokens, promptTokens}) : left;
+}
+
 /// Admits requests that have a higher priority than running ones, which make room where there is
-/// none. Nobody loses pages to one that would have to wait nevertheless.
-void Scheduler::displace(Step &step) {
+/// none. Nobody loses pages to one that would have to wait nevertheless, for pages or for tokens.
+void Scheduler::displace(int64_t promptTokens, Step &step) {
   auto place = waitingOnes.begin();
   for (int deferred = 0; place != waitingOnes.end() && !runningOnes.empty() &&
                          deferred < kMaxDeferred && options.policy == PagePolicy::Recompute;) {
@@ -226,6 +234,13 @@ void Scheduler::displace(Step &step) {
       continue;
     }
     std::span<Request *const> higher(runningOnes.begin(), first);
+    int64_t ahead = 0;
+    for (const Request *other : higher) {
+      ahead += other->remaining() == 1 ? 0 : other->remaining();
+    }
+    if (ahead >= promptBudget(promptTokens)) {
+      return;
+    }
     if (missingPages(request, shared, growingPages(higher)) > freedBy(lower)) {
       return;
     }
@@ -285,11 +300,9 @@ void Scheduler::plan(Request &request, int64_t count, Step &step) const {
 Step Scheduler::next(int64_t now, int64_t promptTokens) {
   Step step;
   expire(now, step);
-  displace(step);
+  displace(promptTokens, step);
   auto continues = [](const Request *request) { return request->remaining() == 1; };
-  int64_t continuing = std::ranges::count_if(runningOnes, continues);
-  int64_t left = options.stepTokens - continuing; // for tokens of prompts
-  left = continuing > 0 ? std::min({left, options.promptTokens, promptTokens}) : left;
+  int64_t left = promptBudget(promptTokens);
   // Preemptions shorten the list from its end.
   for (size_t i = 0; i < runningOnes.size(); ++i) {
     Request &request = *runningOnes[i];

@@ -162,7 +162,8 @@ private:
                        int64_t growing) const;
   int64_t growingPages(std::span<Request *const> others) const;
   int64_t freedBy(std::span<Request *const> victims) const;
-  void displace(Step &step);
+  int64_t promptBudget(int64_t promptTokens) const;
+  void displace(int64_t promptTokens, Step &step);
   Admission admit(Request &request);
   void plan(Request &request, int64_t count, Step &step) const;
   void nameFullPages(Request &request);

@@ -11,7 +11,7 @@ namespace {
 /// whole is below twice that in spite of what the averages do not follow.
 constexpr double kShare = 0.75;
 /// A prompt has to end, whatever the times say.
-constexpr int64_t kLeast = 4;
+constexpr int64_t kLeastTokens = 4;
 /// Steps with prompts before the time of one without is measured again.
 constexpr int64_t kMixed = 64;
 
@@ -27,10 +27,10 @@ int64_t PromptPace::tokens(int64_t most) const {
     return 0;
   }
   if (perToken * static_cast<double>(most) <= kShare * plain) {
-    return perToken < 0 ? std::min(most, kLeast) : most;
+    return perToken < 0 ? std::min(most, kLeastTokens) : most;
   }
   int64_t fitting = static_cast<int64_t>(kShare * plain / perToken);
-  return std::min(most, std::max(fitting, kLeast));
+  return std::min(most, std::max(fitting, kLeastTokens));
 }
 
 void PromptPace::ran(double seconds, int64_t promptTokens, bool continues) {

@@ -49,14 +49,25 @@ AnswerWriter::AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &fact
 }
 
 Result<Piece> AnswerWriter::write(std::span<const float> logits, int64_t length) {
-  Piece piece;
   std::shared_ptr<const grammar::Mask> mask;
   if (matcher) {
     TENON_ASSIGN(mask, matcher->mask());
   }
-  TENON_ASSIGN(piece.draw, sampler.draw(logits, static_cast<uint64_t>(length), mask.get()));
-  ++drawn;
+  TENON_ASSIGN(Draw draw, sampler.draw(logits, static_cast<uint64_t>(length), mask.get()));
+  TENON_ASSIGN(Piece piece, pieceOf(draw, length));
   piece.top = topTokens > 0 ? generate::topTokens(logits, topTokens) : std::vector<Draw>();
+  return piece;
+}
+
+Result<Piece> AnswerWriter::write(Draw drawn, int64_t length) {
+  TENON_ASSIGN(Draw draw, sampler.take(drawn, static_cast<uint64_t>(length)));
+  return pieceOf(draw, length);
+}
+
+Result<Piece> AnswerWriter::pieceOf(Draw draw, int64_t length) {
+  Piece piece;
+  piece.draw = draw;
+  ++drawn;
   const std::vector<int32_t> &ends = tokenizer->vocabulary().ends;
   bool isEnd = std::ranges::find(ends, piece.draw.token) != ends.end();
   if (matcher && !isEnd) {

@@ -63,10 +63,18 @@ public:
   Result<int32_t> guess(std::span<const float> logits, int64_t length) const {
     return sampler.choose(logits, static_cast<uint64_t>(length));
   }
+  /// Whether it reads logits, and an engine's own draw is not enough.
+  bool readsLogits() const { return topTokens > 0 || matcher || sampler.changesLogits(); }
+  /// What an engine needs to draw behind `length` tokens, and the piece that this draw gives.
+  DrawParameters parameters(int64_t length) const {
+    return sampler.parameters(static_cast<uint64_t>(length));
+  }
+  Result<Piece> write(Draw drawn, int64_t length);
 
 private:
   AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &facts,
                std::span<const int32_t> prompt, const GenerateOptions &options);
+  Result<Piece> pieceOf(Draw draw, int64_t length);
 
   const Tokenizer *tokenizer;
   int64_t positions, maxTokens, topTokens;

@@ -217,6 +217,7 @@ Result<ToolFormat> findToolFormat(std::string_view chatTemplate, const Tokenizer
     return Status::error(ErrorId::ToolsUnsupported, "the model's chat template shows no tools",
                          "leave out the tools, or serve a model that was trained on them");
   }
+  bool writesOther = false; // calls in a form without JSON
   for (bool asText : {false, true}) {
     Result<std::string> one = renderCalls(chatTemplate, tokenizer, 1, asText);
     if (!one.isOk()) {
@@ -225,6 +226,8 @@ Result<ToolFormat> findToolFormat(std::string_view chatTemplate, const Tokenizer
     std::string_view answer = answerIn(*one, prompt);
     std::optional<CallSpan> call = findCall(answer, 0);
     if (!call) {
+      writesOther =
+          writesOther || (answer.find(kName) != answer.npos && answer.find(kValue) != answer.npos);
       continue;
     }
     ToolFormat format;
@@ -244,7 +247,11 @@ Result<ToolFormat> findToolFormat(std::string_view chatTemplate, const Tokenizer
     describe(format, tokenizer);
     return format;
   }
-  return guessed(chatTemplate, tokenizer);
+  return writesOther ? Result<ToolFormat>(Status::error(
+                           ErrorId::ToolsUnsupported,
+                           "the model's chat template writes calls of tools in a form without JSON",
+                           "leave out the tools, and read the calls from the text"))
+                     : guessed(chatTemplate, tokenizer);
 }
 
 } // namespace tenon::generate

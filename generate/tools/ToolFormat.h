@@ -33,7 +33,8 @@ struct ToolFormat {
   std::vector<int32_t> markers;      ///< control tokens that are written with calls
 };
 
-/// TN0626 where the template shows no tools; otherwise as renderChat.
+/// TN0626 where the template shows no tools, or writes arguments of calls in a form that is no
+/// JSON; otherwise as renderChat.
 Result<ToolFormat> findToolFormat(std::string_view chatTemplate, const Tokenizer &tokenizer);
 
 /// A text cut into control tokens of these and what is between them: tokens, or -1 with the text.

@@ -20,7 +20,7 @@ using protozero::pbf_reader;
 using protozero::tag_and_type;
 using Wire = protozero::pbf_wire_type;
 
-std::string textOf(protozero::data_view view) { return std::string(view.data(), view.size()); }
+std::string stringOf(protozero::data_view view) { return std::string(view.data(), view.size()); }
 
 Json parameterValue(pbf_reader value) {
   Json json;
@@ -33,7 +33,7 @@ Json parameterValue(pbf_reader value) {
       json = value.get_int64();
       break;
     case tag_and_type(3, Wire::length_delimited):
-      json = textOf(value.get_view());
+      json = stringOf(value.get_view());
       break;
     case tag_and_type(4, Wire::fixed64):
       json = value.get_double();
@@ -49,12 +49,12 @@ Json parameterValue(pbf_reader value) {
 }
 
 /// Adds an entry of the map of parameters to a body.
-Status readParameter(pbf_reader entry, Json &body) {
+Status addField(pbf_reader entry, Json &body) {
   std::string key;
   Json value;
   while (entry.next()) {
     if (entry.tag_and_type() == tag_and_type(1, Wire::length_delimited)) {
-      key = textOf(entry.get_view());
+      key = stringOf(entry.get_view());
     } else if (entry.tag_and_type() == tag_and_type(2, Wire::length_delimited)) {
       value = parameterValue(entry.get_message());
     } else {
@@ -83,21 +83,21 @@ struct TextInput {
   std::optional<std::string> text; ///< of its contents
 };
 
-TextInput readInput(pbf_reader reader) {
+TextInput readPromptInput(pbf_reader reader) {
   TextInput input;
   while (reader.next()) {
     switch (reader.tag_and_type()) {
     case tag_and_type(1, Wire::length_delimited):
-      input.name = textOf(reader.get_view());
+      input.name = stringOf(reader.get_view());
       break;
     case tag_and_type(2, Wire::length_delimited):
-      input.datatype = textOf(reader.get_view());
+      input.datatype = stringOf(reader.get_view());
       break;
     case tag_and_type(5, Wire::length_delimited): {
       constexpr uint32_t kBytes = 8;
       pbf_reader contents = reader.get_message();
       while (contents.next(kBytes, Wire::length_delimited)) {
-        input.text = textOf(contents.get_view());
+        input.text = stringOf(contents.get_view());
       }
       break;
     }
@@ -133,19 +133,19 @@ Result<std::optional<GrpcTextRequest>> parseText(std::string_view message) {
   while (reader.next()) {
     switch (reader.tag_and_type()) {
     case tag_and_type(1, Wire::length_delimited):
-      request.model = textOf(reader.get_view());
+      request.model = stringOf(reader.get_view());
       break;
     case tag_and_type(2, Wire::length_delimited):
-      version = textOf(reader.get_view());
+      version = stringOf(reader.get_view());
       break;
     case tag_and_type(3, Wire::length_delimited):
-      request.id = textOf(reader.get_view());
+      request.id = stringOf(reader.get_view());
       break;
     case tag_and_type(4, Wire::length_delimited):
       parameters.push_back(reader.get_message());
       break;
     case tag_and_type(5, Wire::length_delimited):
-      inputs.push_back(readInput(reader.get_message()));
+      inputs.push_back(readPromptInput(reader.get_message()));
       break;
     case tag_and_type(7, Wire::length_delimited): {
       protozero::data_view view = reader.get_view();
@@ -177,7 +177,7 @@ Result<std::optional<GrpcTextRequest>> parseText(std::string_view message) {
     TENON_ASSIGN(text, elementOf(raw[0]));
   }
   for (pbf_reader &parameter : parameters) {
-    TENON_TRY(readParameter(parameter, body));
+    TENON_TRY(addField(parameter, body));
   }
   body["model"] = request.model;
   body["stream"] = true;

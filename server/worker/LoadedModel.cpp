@@ -196,7 +196,9 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
     options.maxRunning = static_cast<int64_t>(running);
   }
   TextRoom room = wanted.texts;
-  room.memory -= std::min(room.memory, draftImage.size());
+  if (room.memory > 0) {
+    room.memory -= std::min(room.memory - 1, draftImage.size());
+  }
   TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
   options.maxRunning = fit.users;
   options.pages = fit.pages;

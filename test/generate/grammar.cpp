@@ -67,6 +67,7 @@ public:
   }
 
   uint64_t wrong = 0, checked = 0;
+  bool isFaulty = false; ///< masks have a planted fault
 
 private:
   int32_t nearestEnd(const std::vector<int32_t> &allowed) {
@@ -90,9 +91,10 @@ private:
     for (size_t i = 0; i < trie.vocabulary(); ++i) {
       int32_t token = static_cast<int32_t>(i);
       bool isEnd = std::ranges::find(trie.ends(), token) != trie.ends().end();
+      bool has = mask.has(token) != (isFaulty && token == 'A');
       bool may = isEnd ? place.isWhole
                        : !trie.bytesOf(token).empty() && automaton.next(place, token).isOk();
-      wrong += may != mask.has(token) ? 1 : 0;
+      wrong += may != has ? 1 : 0;
       ++checked;
     }
   }
@@ -127,6 +129,7 @@ Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
   }
   Automaton automaton(*grammar, trie);
   Walker walker(*trie, automaton, test.value("seed", uint64_t(0)));
+  walker.isFaulty = test.value("fault", false);
   Json result = {{"walks", Json::array()}, {"accepts", Json::array()}, {"seconds", seconds}};
   for (uint64_t i = 0; i < test.value("walks", uint64_t(0)); ++i) {
     result["walks"].push_back(walker.walk(test.value("masks", false)));

@@ -193,6 +193,14 @@ class Grammars(unittest.TestCase):
         self.assertGreater(finished, 700)
         self.assertGreater(refused, 600)
 
+    def test_planted(self):
+        """A mask with one token too many or too few is found, and so are values of another schema."""
+        [faulty] = run([{"schema": {"type": "string"}, "walks": 20, "masks": True, "fault": True}])
+        self.assertGreater(faulty["wrong"], 0)
+        [any_value] = run([{"schema": {}, "walks": 40}])
+        found = [is_valid(NODE, json.loads(walk["text"])) for walk in any_value["walks"] if "error" not in walk]
+        self.assertIn(False, found)
+
     def test_refused(self):
         """What is not held is named by its place."""
         refused = {

@@ -80,8 +80,9 @@ class Service(ToolTest):
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
         self.assertGreater(accepted, 200)
-        # Each request that runs has a sequence of its own.
-        self.assertEqual([0, 0], [preemptions, reused])
+        # Each request that runs has a sequence of its own, which only a more urgent one takes.
+        self.assertGreater(preemptions, 0)
+        self.assertEqual(0, reused)
 
 
 if __name__ == "__main__":

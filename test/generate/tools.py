@@ -132,6 +132,8 @@ class Tools(unittest.TestCase):
     def test_refused(self):
         [plain] = run([{"template": PLAIN, "names": []}])
         self.assertIn("TN0626", plain["refused"])
+        [other] = run([{"template": TAGGED.replace("call.arguments | tojson", "call.arguments.items() | list"), "names": []}])
+        self.assertIn("without JSON", other["refused"])
         strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": {}}}}
         loose = {"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}
         ones = run([{"template": TAGGED, "names": ["f"], "tools": [tool], "walks": 3, "must": True} for tool in (strict, loose)])

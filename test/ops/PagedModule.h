@@ -115,6 +115,7 @@ public:
   }
 
   bool isMade = false;
+  int64_t padding = 0; ///< tokens of no sequence that steps have behind the others: {-1, number}
   std::string problem, diagnostics;
 
 private:
@@ -203,6 +204,9 @@ private:
         pages.push_back(pageOf(part.sequence, i));
       }
     }
+    for (int64_t i = 0; i < padding; ++i) {
+      fresh.emplace_back(-1, i);
+    }
     Type index = IntegerType::get(&context, 64);
     auto rows = [&](int64_t kind, const std::vector<Place> &places, int64_t count, int64_t width) {
       return make({static_cast<int64_t>(places.size()), count, width}, element, [&](int64_t i) {
@@ -250,11 +254,13 @@ private:
       return rows;
     }
     const reference::Tensor &y = results->front();
-    int64_t token = 0;
-    for (const Part &part : step) {
-      for (int64_t i = 0; i < part.count; ++i, ++token) {
-        size_t bytes = y.byteCount() / y.dims()[0];
-        rows[{part.sequence, part.history + i}] = std::string(y.bytes() + token * bytes, bytes);
+    size_t bytes = y.byteCount() / y.dims()[0];
+    const char *next = y.bytes();
+    StepOf all = step;
+    all.push_back({-1, 0, padding});
+    for (const Part &part : all) {
+      for (int64_t i = 0; i < part.count; ++i, next += bytes) {
+        rows[{part.sequence, part.history + i}] = std::string(next, bytes);
       }
     }
     return rows;

@@ -9,13 +9,14 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 import unittest
 
 import openai
 from receiver import Receiver
-from server import Server
+from server import TENON, Server
 from texts import CHATS, LONG, OPENINGS, POSITIONS, SAMPLED, TextsTest, compile_model, models
 
 PAGES = POSITIONS // 32 + 6  # one sequence as long as may be, and a little
@@ -70,6 +71,17 @@ class Guesses(unittest.TestCase):
         (config / "1/model.tenon").symlink_to(self.folder / "model.tenon")
         (config / "1/small.tenon").symlink_to(self.folder / "fewer.tenon")
         (config / "config.pbtxt").write_text('parameters { key: "draft_model" value { string_value: "small.tenon" } }')
+        # Where signatures are asked for, a draft model needs one as well.
+        key, public = self.folder.parent / "key.pem", self.folder.parent / "public.pem"
+        subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
+        subprocess.run(["openssl", "ec", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
+        model, small = self.folder / "model.tenon", self.folder / "fewer.tenon"
+        sign = lambda engine: subprocess.run([TENON, "sign", engine, "--key", key, "--quiet"], check=True)
+        sign(model)
+        with Server(model, "--require-signature", public, "--draft-model", model, "--draft-tokens", 2) as server:
+            self.assertEqual(200, server.get("/v2/models/model/ready")[0])
+        with Server(model, "--require-signature", public, "--draft-model", small, waits=False) as server:
+            server.wait_until(lambda: any("TN1015" in line and "fewer.tenon" in line for line in server.log))
         with Server(self.folder, waits=False) as server:
             server.wait_until(lambda: any("the draft model has 70 pages, and the model 80" in line for line in server.log))
             self.assertEqual(200, server.get("/v2/models/model/ready")[0])
@@ -80,6 +92,10 @@ class Urgent(TextsTest):
 
     compiled = ("--pages", PAGES)
 
+    @classmethod
+    def make(cls):
+        compile_model(cls.folder, "m", *cls.compiled, layers=24)  # whose answers take a while
+
     def lost(self):
         return self.server.metric("tenon_text_preemptions_total", None)
 
@@ -88,12 +104,12 @@ class Urgent(TextsTest):
 
     def test_priorities(self):
         """A request that is more urgent takes the pages of one that is less, which ends with the text that it has alone, and the log says so."""
-        patient, urgent = "patient " * 100, "urgent " * 150
-        alone = [self.ask_long(patient, 700), self.ask_long(urgent, 20)]
+        patient, urgent = "patient " * 100, "urgent " * 205
+        alone = [self.ask_long(patient, 1200), self.ask_long(urgent, 20)]
         with concurrent.futures.ThreadPoolExecutor(2) as users:
             before = self.lost()
-            first = users.submit(self.ask_long, patient, 700)
-            self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) > 26)
+            first = users.submit(self.ask_long, patient, 1200)
+            self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) > 30)
             second = users.submit(self.ask_long, urgent, 20, extra_body={"priority": -1})
             self.assertEqual(alone[1], second.result())
             self.assertFalse(first.done())
@@ -105,10 +121,10 @@ class Urgent(TextsTest):
     def test_pages_run_short(self):
         """Eight answers for which the pages do not do: each is the one that it has alone, and the pages come back."""
         prompts = [f"{i} a prompt of its own " * 12 for i in range(8)]
-        alone = [self.ask_long(prompt, 150) for prompt in prompts]
+        alone = [self.ask_long(prompt, 400) for prompt in prompts]
         before = self.lost()
         with concurrent.futures.ThreadPoolExecutor(8) as users:
-            self.assertEqual(alone, list(users.map(lambda prompt: self.ask_long(prompt, 150), prompts)))
+            self.assertEqual(alone, list(users.map(lambda prompt: self.ask_long(prompt, 400), prompts)))
         self.assertGreater(self.lost(), before)
         self.server.wait_until(lambda: self.server.metric("tenon_text_pages_used", None) == 0)
 

@@ -474,7 +474,8 @@ class Trouble(TextsTest):
         """Requests with a byte or a value changed: the server answers each, and none with a status of its own faults."""
         chance = random.Random(7)
         good = {"model": "m", "messages": CHATS[0], "max_tokens": 2, "temperature": 0, "n": 1, "stop": ["a"], "logit_bias": {"5": 1}, "stream": False, "seed": 3,
-                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}}  # fmt: skip
+                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}, "tool_choice": "none", "parallel_tool_calls": True,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "array", "items": {"enum": [1, "a"]}, "minItems": 1}}}}  # fmt: skip
         values = [None, True, -1, 0, 1e308, 2**70, "", "x" * 300, [], [[]], {}, {"a": {}}, [1, "a"], "\ud800", 0.5, -0.0, [None] * 50]
         seen = set()
         for i in range(400):

@@ -4,6 +4,7 @@
 #include "compiler/graph/ElementType.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/infer/Infer.h"
+#include "support/random/GumbelNoise.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -286,4 +287,26 @@ LogicalResult PagedAttentionOp::inferReturnTypes(MLIRContext *context, infer::Lo
       getAffineConstantExpr(-CachedRows::extra(adaptor.getValues().getType()), context);
   return append(location, {q[0], q[1], addDims(values[3], extra)}, elementOf(adaptor.getQ()),
                 types);
+}
+
+LogicalResult SampleOp::inferReturnTypes(MLIRContext *context, infer::Location location,
+                                         Adaptor adaptor, Types &types) {
+  constexpr int64_t kParameters = 3;
+  Dims logits = dimsOf(adaptor.getLogits());
+  if (logits.size() != 2) {
+    return emitOptionalError(location, "logits have rank 2, not ", text(logits));
+  }
+  std::optional<int64_t> vocabulary = constantDim(logits[1]);
+  if (!vocabulary || *vocabulary < 1 || *vocabulary > kMostShares) {
+    return emitOptionalError(location, "a row has from 1 to ", kMostShares,
+                             " logits, a constant number of them, not ", text(logits));
+  }
+  Dims parameters = {logits[0], getAffineConstantExpr(kParameters, context)};
+  if (failed(checkDims(location, adaptor.getNumbers(), parameters, "numbers")) ||
+      failed(checkDims(location, adaptor.getIntegers(), parameters, "integers"))) {
+    return failure();
+  }
+  Builder builder(context);
+  return success(succeeded(append(location, {logits[0]}, builder.getI64Type(), types)) &&
+                 succeeded(append(location, {logits[0]}, builder.getF32Type(), types)));
 }
