@@ -6,8 +6,8 @@
 namespace tenon::generate {
 
 Result<std::unique_ptr<StepEngine>> PagedEngine::create(const LanguageModel &model,
-                                                        unsigned threads) {
-  TENON_ASSIGN(StepSession session, StepSession::create(model, threads));
+                                                        unsigned threads, int64_t pages) {
+  TENON_ASSIGN(StepSession session, StepSession::create(model, threads, pages));
   return std::unique_ptr<StepEngine>(new PagedEngine(std::move(session)));
 }
 
@@ -29,7 +29,7 @@ Result<std::unique_ptr<StepEngine>> SequenceEngine::create(const LanguageModel &
   return std::unique_ptr<StepEngine>(std::move(engine));
 }
 
-Status SequenceEngine::run(const StepBatch &batch, std::span<float> logits) {
+Status SequenceEngine::run(const StepBatch &batch, std::span<float> logits, std::span<Draw>) {
   std::vector<int32_t> tokens;
   std::span<const int64_t> rows = batch.rows; // those that are not written yet
   auto write = [&](std::span<const float> row) {

@@ -2,9 +2,13 @@
 // number of positions.
 #include "generate/session/Fit.h"
 
+#include "support/json/Json.h"
 #include "support/text/Text.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <vector>
 
 namespace tenon::generate {
 namespace {
@@ -12,26 +16,50 @@ namespace {
 /// Engines are compiled for whole steps, so that a little more or less free memory asks for the
 /// same engine.
 constexpr int64_t kStep = 64;
-/// Of an engine without pages, of one with pages, and which of those is the table of pages.
-constexpr size_t kInputs = 4, kPagedInputs = 7, kTable = 5;
+/// Of an engine without pages, of one with pages, and which of those have the sequences' lengths,
+/// their pages, and the rows whose logits are asked for.
+constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 9, kLengths = 4, kTable = 5,
+                 kRows = 6;
+
+/// Numbers of a row that a draw depends on, of each type.
+constexpr int64_t kDrawParameters = 3;
+
+/// Tokens of a step of a service, at most.
+constexpr int64_t kStepTokens = 512;
+
+int64_t pagesFor(const Positions &positions, int64_t count) {
+  return (count + positions.page - 1) / positions.page;
+}
+
+/// What sessions hold beside the weights and their state.
+uint64_t runBytes(const runtime::MemoryUse &use) {
+  return use.arenaBytes + use.scratchBytes + use.workspaceBytes + use.portBytes;
+}
+
+/// Of a session of so many pages, and a step of so many sequences.
+Result<runtime::MemoryUse> useOfPages(const runtime::MemoryForecast &forecast, int64_t tokens,
+                                      int64_t sequences, int64_t pages) {
+  const runtime::SymbolValue value = {"pages", pages};
+  std::vector<int64_t> dims = {
+      tokens,   tokens, tokens, sequences + 1, sequences, sequences, forecast.mostOf(kTable, 1),
+      sequences};
+  if (forecast.inputs() == kDrawingInputs) {
+    dims.insert(dims.end(), {sequences, kDrawParameters, sequences, kDrawParameters});
+  }
+  return forecast.of(dims, {&value, 1});
+}
 
 class Search {
 public:
   Search(const runtime::MemoryForecast &theForecast, const Positions &thePositions, Fit &theFit)
-      : forecast(theForecast), tableBytes(thePositions.tableBytes),
-        held(thePositions.pages > 0 ? thePositions.page * thePositions.pages : theFit.positions),
-        isPaged(thePositions.pages > 0), fit(theFit) {}
+      : forecast(theForecast), positions(thePositions), fit(theFit) {}
 
   Status run() {
     TENON_ASSIGN(runtime::MemoryUse use, useOf(fit.positions));
+    int64_t held = isPaged() ? pagesFor(positions, fit.positions) * fit.page : fit.compiled;
     fit.weights = use.weightBytes;
     fit.position = use.stateBytes / static_cast<uint64_t>(std::max<int64_t>(held, 1));
     TENON_ASSIGN(fit.session, sessionOf(fit.positions));
-    if (isPaged) {
-      uint64_t others = fit.weights + fit.session - use.stateBytes,
-               each = fit.position * static_cast<uint64_t>(fit.page);
-      fit.maxPages = static_cast<int64_t>((fit.available - std::min(fit.available, others)) / each);
-    }
     // The whole is the usual answer.
     TENON_ASSIGN(bool all, fitsAt(fit.trained));
     if (all) {
@@ -49,50 +77,140 @@ public:
   }
 
 private:
+  bool isPaged() const { return positions.pages > 0; }
+
   /// Of the run of a prompt's last tokens.
-  Result<runtime::MemoryUse> useOf(int64_t positions) const {
-    int64_t tokens = std::min(forecast.mostOf(0, 0), positions);
-    return isPaged ? forecast.of({tokens, tokens, tokens, 2, 1, 1, forecast.mostOf(kTable, 1), 1})
-                   : forecast.of({tokens, 1, 1, positions});
+  Result<runtime::MemoryUse> useOf(int64_t count) const {
+    int64_t tokens = std::min(forecast.mostOf(0, 0), count);
+    return isPaged() ? useOfPages(forecast, tokens, 1, pagesFor(positions, count))
+                     : forecast.of({tokens, 1, 1, count});
   }
 
-  Result<uint64_t> sessionOf(int64_t positions) const {
-    TENON_ASSIGN(runtime::MemoryUse use, useOf(positions));
-    uint64_t state = positions == fit.positions ? use.stateBytes
-                                                : fit.position * static_cast<uint64_t>(positions);
-    return state + use.arenaBytes + use.scratchBytes + use.workspaceBytes + use.portBytes;
+  Result<uint64_t> sessionOf(int64_t count) const {
+    TENON_ASSIGN(runtime::MemoryUse use, useOf(count));
+    bool isKnown = isPaged() || count == fit.compiled;
+    uint64_t state = isKnown ? use.stateBytes : fit.position * static_cast<uint64_t>(count);
+    return state + runBytes(use);
   }
 
-  Result<bool> fitsAt(int64_t positions) const {
-    TENON_ASSIGN(uint64_t session, sessionOf(positions));
+  Result<bool> fitsAt(int64_t count) const {
+    if (isPaged() && pagesFor(positions, count) > positions.pages) {
+      return false;
+    }
+    TENON_ASSIGN(uint64_t session, sessionOf(count));
     // An engine for so many positions has tables of so many.
-    uint64_t others = fit.weights - std::min(fit.weights, tableBytes * fit.positions);
-    return others + tableBytes * positions + session <= fit.available;
+    uint64_t tables = positions.tableBytes * fit.compiled;
+    uint64_t others = fit.weights - std::min(fit.weights, tables);
+    return others + std::max(tables, positions.tableBytes * count) + session <= fit.available;
   }
 
   const runtime::MemoryForecast &forecast;
-  uint64_t tableBytes;
-  int64_t held; ///< positions of a session's state
-  bool isPaged;
+  const Positions &positions;
   Fit &fit;
 };
 
+Status checkInputs(const runtime::MemoryForecast &forecast, const Positions &positions) {
+  size_t inputs = forecast.inputs();
+  bool isRight =
+      positions.pages > 0 ? inputs == kPagedInputs || inputs == kDrawingInputs : inputs == kInputs;
+  return isRight ? Status::ok()
+                 : Status::error(ErrorId::NotALanguageModel,
+                                 "the engine's inputs are not those of a language model",
+                                 "compile the model's file again");
+}
+
+/// How many users of so many bytes fit beside others.
+int64_t usersIn(uint64_t available, uint64_t others, uint64_t ofUser) {
+  uint64_t room = available - std::min(available, others);
+  return static_cast<int64_t>(std::min<uint64_t>(room / std::max<uint64_t>(ofUser, 1), INT64_MAX));
+}
+
+/// Each user has a session.
+Status countSequences(const runtime::MemoryForecast &forecast, const Positions &positions,
+                      ServiceFit &fit) {
+  uint64_t users = static_cast<uint64_t>(fit.users);
+  TENON_ASSIGN(Fit each, fitOf(forecast, positions, 0, fit.available));
+  fit.weights = each.weights;
+  fit.cache = users * each.position * static_cast<uint64_t>(each.compiled);
+  fit.runs = users * each.session - fit.cache;
+  fit.maxUsers = usersIn(fit.available, fit.weights, each.session);
+  return Status::ok();
+}
+
+/// All users are in one session, of at most so many pages.
+Status countPages(const runtime::MemoryForecast &forecast, const Positions &positions, int64_t most,
+                  ServiceFit &fit) {
+  int64_t each = pagesFor(positions, fit.tokens);
+  fit.pages = std::min(most, each * fit.users);
+  int64_t tokens = std::min(kStepTokens, forecast.mostOf(0, 0));
+  int64_t sequences =
+      std::min({fit.users, tokens, forecast.mostOf(kLengths, 0), forecast.mostOf(kRows, 0)});
+  TENON_ASSIGN(runtime::MemoryUse use, useOfPages(forecast, tokens, sequences, fit.pages));
+  uint64_t logits = sizeof(float) * static_cast<uint64_t>(sequences * positions.vocabulary);
+  fit.weights = use.weightBytes;
+  fit.runs = runBytes(use) + logits;
+  fit.cache = use.stateBytes;
+  uint64_t ofUser = fit.cache / static_cast<uint64_t>(fit.pages) * static_cast<uint64_t>(each);
+  fit.maxUsers = usersIn(fit.available, fit.weights + fit.runs, ofUser);
+  return Status::ok();
+}
+
 } // namespace
 
-Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
-                  uint64_t available) {
-  if (forecast.inputs() != (positions.pages > 0 ? kPagedInputs : kInputs)) {
-    return Status::error(ErrorId::NotALanguageModel,
-                         "the engine's inputs are not those of a language model",
-                         "compile the model's file again");
+Result<Positions> positionsIn(std::string_view record) {
+  Json facts = parseJson(record);
+  if (!facts.is_object()) {
+    return Status::error(ErrorId::NotALanguageModel, "the engine holds no language model",
+                         "compile a GGUF file: tenon compile model.gguf -o model.tenon");
   }
+  return Positions{.compiled = facts.value("positions", int64_t{0}),
+                   .trained = facts.value("context", int64_t{0}),
+                   .page = facts.value("page", int64_t{0}),
+                   .pages = facts.value("pages", int64_t{0}),
+                   .vocabulary = facts.value("vocabulary", int64_t{0}),
+                   .tableBytes = facts.value("table_bytes", uint64_t{0})};
+}
+
+Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
+                  int64_t asked, uint64_t available) {
+  TENON_TRY(checkInputs(forecast, positions));
   Fit fit;
-  fit.positions = positions.compiled;
-  fit.trained = std::max(positions.trained, positions.compiled);
+  fit.compiled = positions.compiled;
+  if (positions.pages > 0) {
+    fit.compiled = std::min(fit.compiled, positions.page * positions.pages);
+  }
+  // Without pages, a session has all positions of the engine.
+  bool isAsked = asked > 0 && positions.pages > 0;
+  fit.positions = isAsked ? std::min(asked, fit.compiled) : fit.compiled;
+  fit.trained = std::max(positions.trained, fit.compiled);
   fit.available = available;
   fit.page = positions.page;
-  fit.pages = positions.pages;
   TENON_TRY(Search(forecast, positions, fit).run());
+  return fit;
+}
+
+Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
+                                const ServiceRequest &request) {
+  TENON_TRY(checkInputs(forecast, positions));
+  bool isPaged = positions.pages > 0;
+  ServiceFit fit;
+  fit.available = request.available;
+  fit.users = request.users;
+  fit.tokens = request.tokens == 0 ? positions.compiled : request.tokens;
+  fit.page = positions.page;
+  TENON_TRY(isPaged ? countPages(forecast, positions, positions.pages, fit)
+                    : countSequences(forecast, positions, fit));
+  if (fit.fits() || !request.mayShrink || fit.maxUsers == 0) {
+    return fit;
+  }
+  if (isPaged) {
+    uint64_t each = fit.cache / static_cast<uint64_t>(fit.pages);
+    uint64_t room = fit.available - fit.weights - fit.runs;
+    TENON_TRY(countPages(forecast, positions, static_cast<int64_t>(room / each), fit));
+  } else {
+    fit.users = fit.maxUsers;
+    TENON_TRY(countSequences(forecast, positions, fit));
+  }
   return fit;
 }
 
@@ -100,24 +218,29 @@ Status checkFit(const Fit &fit) {
   if (fit.fits()) {
     return Status::ok();
   }
-  if (fit.pages > 0) {
-    return Status::error(
-        ErrorId::RunOutOfMemory,
-        strCat(fit.pages, " pages of ", fit.page, " positions need ", fit.weights + fit.session,
-               " bytes (", fit.weights, " of weights, ", fit.position, " for each position), and ",
-               fit.available, " bytes are free"),
-        fit.maxPages == 0 ? std::string("free memory, or use a model with smaller weights")
-                          : strCat("at most ", fit.maxPages,
-                                   " pages fit: compile the model with --pages ", fit.maxPages));
-  }
   return Status::error(
       ErrorId::RunOutOfMemory,
       strCat(fit.positions, " positions need ", fit.weights + fit.session, " bytes (", fit.weights,
              " of weights, ", fit.position, " for each position), and ", fit.available,
              " bytes are free"),
       fit.longest == 0 ? std::string("free memory, or use a model with smaller weights")
+      : fit.page > 0   ? strCat("at most ", fit.longest, " positions fit: --context ", fit.longest)
                        : strCat("at most ", fit.longest, " positions fit: --context ", fit.longest,
                                 ", or tenon compile with --shape context:[1..", fit.longest, "]"));
+}
+
+Status checkFit(const ServiceFit &fit) {
+  if (fit.fits()) {
+    return Status::ok();
+  }
+  return Status::error(
+      ErrorId::RunOutOfMemory,
+      strCat(fit.users, " users of ", fit.tokens, " tokens need ", fit.needed(), " bytes (weights ",
+             fit.weights, ", runs ", fit.runs, ", keys and values ", fit.cache, "), and ",
+             fit.available, " bytes are free"),
+      fit.maxUsers == 0
+          ? std::string("free memory, ask for fewer tokens, or use a model with smaller weights")
+          : strCat("at most ", fit.maxUsers, " users of ", fit.tokens, " tokens fit"));
 }
 
 } // namespace tenon::generate

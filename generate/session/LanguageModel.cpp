@@ -1,6 +1,7 @@
 // Relies on the ports that compiler/frontend/language gives an engine.
 #include "generate/session/LanguageModel.h"
 
+#include "generate/session/StepRun.h"
 #include "generate/tokenizer/VocabularyJson.h"
 #include "support/text/Text.h"
 
@@ -61,6 +62,7 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
     int64_t most = model->paged->page * model->paged->pages;
     model->modelFacts.positions = std::min(model->modelFacts.positions, most);
   }
+  model->modelFacts.compiled = model->modelFacts.positions;
   TENON_ASSIGN(Json tokenizer, recordOf(engine, "tokenizer"));
   TENON_ASSIGN(Vocabulary vocabulary, vocabularyOf(tokenizer));
   TENON_ASSIGN(Tokenizer made, Tokenizer::create(std::move(vocabulary)));
@@ -71,18 +73,24 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
 
 Status LanguageModel::readPorts() {
   static constexpr std::string_view kOne[] = {"tokens", "start", "rows", "context"};
-  static constexpr std::string_view kPaged[] = {"tokens",  "positions", "slots", "starts",
-                                                "lengths", "pages",     "rows"};
-  std::span<const std::string_view> names =
-      paged ? std::span<const std::string_view>(kPaged) : kOne;
-  bool isRight = tenon_engine_input_count(engine()) == names.size() &&
-                 tenon_engine_output_count(engine()) == 1;
+  // The last two where the engine draws.
+  static constexpr std::string_view kPaged[] = {
+      "tokens", "positions", "slots", "starts", "lengths", "pages", "rows", "numbers", "integers"};
+  constexpr size_t kDrawPorts = 2;
+  size_t inputs = tenon_engine_input_count(engine()), outputs = tenon_engine_output_count(engine());
+  isDrawing = paged && inputs == std::size(kPaged);
+  std::span<const std::string_view> names(kPaged);
+  names = !paged ? std::span<const std::string_view>(kOne)
+                 : names.first(std::size(kPaged) - (isDrawing ? 0 : kDrawPorts));
+  bool isRight = inputs == names.size() && outputs == (isDrawing ? 1 + kDrawPorts : 1);
   for (size_t i = 0; isRight && i < names.size(); ++i) {
     tenon_port_info port = {};
     port.struct_size = sizeof(port);
     TENON_TRY(capi::takeStatus(tenon_engine_input(engine(), i, &port)));
-    bool isTable = names[i] == "pages";
-    isRight = port.name == names[i] && port.rank == (isTable ? 2 : 1) && port.dtype == TENON_I64;
+    bool isTable = names[i] == "pages", isReal = names[i] == "numbers";
+    bool isWide = isTable || isReal || names[i] == "integers";
+    isRight = port.name == names[i] && port.rank == (isWide ? 2 : 1) &&
+              port.dtype == (isReal ? TENON_F64 : TENON_I64);
     if (!isRight) {
       break;
     }
@@ -106,14 +114,19 @@ Status LanguageModel::readPorts() {
                                  "compile the model's file again");
 }
 
+bool LanguageModel::draws() const { return isDrawing && tenon_engine_gpu(engine()) >= 0; }
+
 Status ModelFacts::checkRoom(size_t tokens) const {
   return tokens <= static_cast<size_t>(positions)
              ? Status::ok()
              : Status::error(
                    ErrorId::PromptTooLong,
-                   strCat(tokens, " tokens do not fit into the engine's ", positions, " positions"),
-                   "shorten the text, or compile the model with --shape context:[1..N] "
-                   "for N positions");
+                   strCat(tokens, " tokens do not fit into ",
+                          positions < compiled ? "" : "the engine's ", positions, " positions"),
+                   positions < compiled
+                       ? strCat("shorten the text, or give it up to ", compiled, " positions")
+                       : std::string("shorten the text, or compile the model with --shape "
+                                     "context:[1..N] for N positions"));
 }
 
 Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
@@ -127,19 +140,30 @@ Status ModelFacts::checkTokens(std::span<const int32_t> tokens) const {
   return Status::ok();
 }
 
-Result<capi::SessionHandle> LanguageModel::makeSession(unsigned threads) const {
+Result<capi::SessionHandle> LanguageModel::makeSession(unsigned threads, int64_t count) const {
+  const tenon_session_value value = {"pages", count};
   tenon_session_options options = {};
   options.struct_size = sizeof(options);
   options.threads = threads;
+  options.values = &value;
+  options.value_count = pages() ? 1 : 0;
+  options.memory_limit = pages() ? UINT64_MAX : 0; // who says how many has counted
   tenon_session *session = nullptr;
   TENON_TRY(capi::takeStatus(tenon_session_create(engine(), &options, &session)));
   return capi::SessionHandle(session);
 }
 
-Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads) {
+Result<Sequence> Sequence::create(const LanguageModel &model, unsigned threads, int64_t positions) {
   Sequence sequence;
   sequence.model = &model;
-  TENON_ASSIGN(sequence.session, model.makeSession(threads));
+  sequence.ownFacts = model.facts();
+  int64_t pages = 0;
+  if (const PageFacts *paged = model.pages()) {
+    int64_t &most = sequence.ownFacts.positions;
+    most = positions > 0 ? std::min(positions, most) : most;
+    pages = paged->pagesFor(most);
+  }
+  TENON_ASSIGN(sequence.session, model.makeSession(threads, pages));
   return sequence;
 }
 
@@ -148,38 +172,56 @@ void Sequence::cut(size_t count) {
   ++changeCount;
 }
 
-Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
-  int64_t count = static_cast<int64_t>(tokens.size());
+void Sequence::begin(std::span<const int32_t> tokens, int64_t rows) {
   ids.assign(tokens.begin(), tokens.end());
   rowNumbers.resize(rows);
-  std::iota(rowNumbers.begin(), rowNumbers.end(), count - rows);
-  logits.resize(rows * model->facts().vocabulary);
-  TENON_TRY(model->pages() ? runPaged(count, rows) : runOne(count, rows));
+  std::iota(rowNumbers.begin(), rowNumbers.end(), static_cast<int64_t>(tokens.size()) - rows);
+}
+
+void Sequence::keep(std::span<const int32_t> tokens) {
   kept.insert(kept.end(), tokens.begin(), tokens.end());
   ++changeCount;
+}
+
+Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
+  int64_t count = static_cast<int64_t>(tokens.size());
+  begin(tokens, rows);
+  logits.resize(rows * model->facts().vocabulary);
+  TENON_TRY(model->pages() ? runPaged(count, logits, {}, {}) : runOne(count, rows));
+  keep(tokens);
+  return Status::ok();
+}
+
+Status Sequence::runDrawing(std::span<const int32_t> tokens, const DrawParameters &parameters,
+                            Draw &draw) {
+  begin(tokens, 1);
+  TENON_TRY(runPaged(static_cast<int64_t>(tokens.size()), {}, std::span(&parameters, 1),
+                     std::span(&draw, 1)));
+  keep(tokens);
   return Status::ok();
 }
 
 /// The pages in their order: a position is its own slot.
-Status Sequence::runPaged(int64_t count, int64_t rows) {
+Status Sequence::runPaged(int64_t count, std::span<float> ownLogits,
+                          std::span<const DrawParameters> parameters, std::span<Draw> draws) {
   int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
   places.resize(count);
   std::iota(places.begin(), places.end(), start);
   pages.resize(model->pages()->table);
   for (int64_t i = 0; i < model->pages()->table; ++i) {
-    pages[i] = std::min(i, model->pages()->pages - 1);
+    pages[i] = std::min(i, model->pages()->pagesFor(ownFacts.positions) - 1);
   }
-  const std::array<int64_t, 2> starts = {0, count}, table = {1, model->pages()->table};
-  int64_t one = 1, two = 2;
-  const tenon_input inputs[] = {{ids.data(), &count, 1},
-                                {places.data(), &count, 1},
-                                {places.data(), &count, 1},
-                                {starts.data(), &two, 1},
-                                {&end, &one, 1},
-                                {pages.data(), table.data(), 2},
-                                {rowNumbers.data(), &rows, 1}};
-  const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
-  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+  const std::array<int64_t, 2> starts = {0, count};
+  return runStep(*model, session.get(),
+                 {.tokens = ids,
+                  .positions = places,
+                  .slots = places,
+                  .starts = starts,
+                  .lengths = std::span(&end, 1),
+                  .pages = pages,
+                  .rows = rowNumbers,
+                  .draws = parameters},
+                 ownLogits, draws);
 }
 
 Status Sequence::runOne(int64_t count, int64_t rows) {
@@ -198,7 +240,7 @@ Status Sequence::runOne(int64_t count, int64_t rows) {
 }
 
 Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens) {
-  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
     TENON_TRY(run(tokens.first(count), 1));
@@ -207,9 +249,21 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
   return row(0);
 }
 
+Result<Draw> Sequence::appendAndDraw(std::span<const int32_t> tokens,
+                                     const DrawParameters &parameters) {
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
+  Draw draw;
+  while (!tokens.empty()) {
+    size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
+    TENON_TRY(runDrawing(tokens.first(count), parameters, draw));
+    tokens = tokens.subspan(count);
+  }
+  return draw;
+}
+
 Status Sequence::appendAll(std::span<const int32_t> tokens,
                            const std::function<Status(int64_t, std::span<const float>)> &take) {
-  TENON_TRY(model->facts().checkRoom(kept.size() + tokens.size()));
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
   while (!tokens.empty()) {
     size_t count =
         std::min(tokens.size(), static_cast<size_t>(std::min(model->mostTokens(), kMostRows)));

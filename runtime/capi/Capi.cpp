@@ -5,6 +5,7 @@
 
 #include "engine/PortRanges.h"
 #include "runtime/capi/Alone.h"
+#include "runtime/capi/Opened.h"
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
 #include "runtime/capi/Tensors.h"
@@ -44,6 +45,8 @@ struct tenon_session {
   std::vector<std::span<const int64_t>> dims;
   mutable std::atomic_flag isInUse;
 };
+
+const Engine &tenon::capi::engineOf(const tenon_engine &opened) { return *opened.engine; }
 
 namespace {
 

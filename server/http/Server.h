@@ -6,6 +6,7 @@
 #include "server/api/RegistryRequests.h"
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/protocol/Log.h"
+#include "server/repository/DraftRepository.h"
 #include "server/repository/Selection.h"
 #include "support/Result.h"
 
@@ -26,6 +27,7 @@ struct ServerOptions {
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
   /// where it is empty.
   std::vector<std::string> trusted;
+  DraftOptions draft;
   std::string name; ///< of the one model that there is; empty: models have the names of their files
   bool isLenient = false;
   std::string address = "127.0.0.1";
@@ -44,8 +46,9 @@ struct ServerOptions {
   size_t maxQueued = 256;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
-  std::vector<std::string> gpus; ///< that models may run on, as findGpus gives them
-  unsigned threads = 0;          ///< of a run; 0: all usable CPUs
+  uint64_t users = 0, tokens = 0; ///< as ResidencyOptions has them
+  std::vector<std::string> gpus;  ///< that models may run on, as findGpus gives them
+  unsigned threads = 0;           ///< of a run; 0: all usable CPUs
   /// How long a client may take for the header of a request, and between two pieces of its body or
   /// of the reply: see Progress.
   std::chrono::milliseconds slowest{10'000};

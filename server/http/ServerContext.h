@@ -37,17 +37,18 @@ struct ServerContext {
                 std::optional<Tokens> tokens)
       : options(options), context(context), acceptor(context), memory(memory), work(context),
         monitoring(context.get_executor(), options.monitoring, options.version, options.log),
-        models(context.get_executor(), std::move(repository),
-               {{options.workerCommand, options.threads, options.memoryBudget,
-                 options.gpuMemoryBudget, options.gpus, options.log, &memory},
-                options.maxQueued,
-                [this](const std::string &model, const Status &problem) {
-                  errors.add(model, problem);
-                },
-                &monitoring,
-                [this](std::function<void()> task, std::function<void()> then) {
-                  work.run(std::move(task), std::move(then));
-                }}),
+        models(
+            context.get_executor(), std::move(repository),
+            {{options.workerCommand, options.threads, options.memoryBudget, options.gpuMemoryBudget,
+              options.users, options.tokens, options.gpus, options.log, &memory},
+             options.maxQueued,
+             [this](const std::string &model, const Status &problem) {
+               errors.add(model, problem);
+             },
+             &monitoring,
+             [this](std::function<void()> task, std::function<void()> then) {
+               work.run(std::move(task), std::move(then));
+             }}),
         admin(RegistryAdmin::of(options.selection, options.registry, options.trusted,
                                 options.pushFile, context.get_executor())),
         api(models, errors, admin.get(), monitoring, connectionCounts, options.version),

@@ -54,10 +54,21 @@ struct BatchPolicy {
   uint64_t memory = 0;       ///< bytes that the second look may take; 0: what is usual
 };
 
+/// How many texts a language model has room for.
+struct TextRoom {
+  uint64_t users = 0;  ///< that run at once; 0: nobody said
+  uint64_t tokens = 0; ///< of each, prompt and answer; 0: as many as the engine gives a sequence
+  uint64_t memory = 0; ///< bytes that weights and texts may take; 0: nobody knows
+};
+
 /// What is to be loaded.
 struct LoadRequest {
   std::string sha256; ///< of the engine's file, which must be that; empty: any
   BatchPolicy batch;
+  TextRoom texts = {};
+  uint64_t draftTokens = 0; ///< that a step of a language model guesses of an answer, at most
+  bool hasDraft = false;    ///< the last descriptor is the engine of a draft model
+  std::string draftSha256 = {};
 };
 
 /// What the proof found.

@@ -3,6 +3,8 @@
 
 #include "server/residency/Residency.h"
 
+#include "support/memory/MachineMemory.h"
+
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -50,6 +52,19 @@ Residency::Room Residency::makeRoom(const Version &version) {
                                              return slot->device == device && slot->isLoading();
                                            });
   return changes ? Room::Later : Room::Never;
+}
+
+TextRoom Residency::textRoom(const Version &version, const Device &device) const {
+  const ModelConfig &config = version.config;
+  uint64_t most = budget(device);
+  TextRoom room = {.users = config.users > 0 ? config.users : options.users,
+                   .tokens = config.tokens > 0 ? config.tokens : options.tokens};
+  if (most > 0) {
+    room.memory = most - std::min(heldBytes(device), most - 1);
+  } else if (device.isCpu()) {
+    room.memory = freeMemory();
+  }
+  return room;
 }
 
 uint64_t Residency::heldBytes(const Device &device) const {

@@ -26,6 +26,8 @@ struct ResidencyOptions {
   unsigned threads = 0;
   /// Bytes that loaded models may take on the CPU, and on each GPU; 0: any.
   uint64_t memoryBudget = 0, gpuMemoryBudget = 0;
+  /// Texts that a language model continues at once, and positions of each; 0: TextRoom has it.
+  uint64_t users = 0, tokens = 0;
   std::vector<std::string> gpus; ///< as findGpus gives them
   /// Called with what the operator should know, in one line.
   Log log;
@@ -112,6 +114,8 @@ private:
   /// Takes models that were not used for longest out of the memory of the version's device until it
   /// fits.
   Room makeRoom(const Version &version);
+  /// What a version may have that is loaded next.
+  TextRoom textRoom(const Version &version, const Device &device) const;
   uint64_t heldBytes(const Device &device) const;
   /// Those of them that are free soon.
   uint64_t freedSoon(const Device &device) const;

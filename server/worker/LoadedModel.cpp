@@ -5,6 +5,7 @@
 
 #include "registry/Sha256.h"
 #include "server/worker/BatchProof.h"
+#include "server/worker/TextFit.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -95,18 +96,29 @@ std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                                                        SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
+  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
+  Descriptor draft;
+  if (wanted.hasDraft && !descriptors.empty()) {
+    draft = std::move(descriptors.back());
+    descriptors.pop_back();
+  }
   if (descriptors.size() < 4 || descriptors.size() % 2 != 0) {
     return Status::error(ErrorId::InternalError, "a load request lacks file descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   unsigned threads = static_cast<unsigned>(request.value);
-  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
-                        request.kind == ControlMessage::Kind::LoadOnGpu));
+  bool isOnGpu = request.kind == ControlMessage::Kind::LoadOnGpu;
+  TENON_ASSIGN(model->engine,
+               open(std::move(descriptors[0]), wanted.sha256, isOnGpu, model->image));
   TENON_TRY(model->describe(wanted.batch, threads, start));
   if (model->holdsLanguageModel()) {
-    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2));
+    if (wanted.hasDraft) {
+      TENON_ASSIGN(capi::EngineHandle opened,
+                   open(std::move(draft), wanted.draftSha256, isOnGpu, model->draftImage));
+      TENON_ASSIGN(model->draft, generate::LanguageModel::of(std::move(opened)));
+    }
+    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted));
     model->generation->start(std::move(descriptors[1]));
     return model;
   }
@@ -131,7 +143,8 @@ LoadedModel::~LoadedModel() {
   }
 }
 
-Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGpu) {
+Result<capi::EngineHandle> LoadedModel::open(Descriptor file, const std::string &sha256,
+                                             bool isOnGpu, AlignedBuffer &image) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
   struct stat info = {};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -158,13 +171,13 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   // Of an empty file the address is null, which would be an error of ours.
   const void *data = image.size() ? static_cast<const void *>(image.data()) : "";
   TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
-  engine.reset(opened);
+  capi::EngineHandle engine(opened);
   if (isOnGpu && tenon_engine_gpu(opened) < 0) {
     return Status::error(ErrorId::EngineNoVariant,
                          "no variant of the engine runs on the GPU of its worker",
                          "compile the model with --target for it; `tenon doctor` shows the GPU");
   }
-  return Status::ok();
+  return engine;
 }
 
 bool LoadedModel::holdsLanguageModel() const {
@@ -173,20 +186,31 @@ bool LoadedModel::holdsLanguageModel() const {
   return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
 }
 
-Status LoadedModel::becomeLanguageModel(unsigned threads, size_t instanceCount) {
+Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
+                                        const LoadRequest &wanted) {
   generate::ServiceOptions options;
   options.threads = threads;
-  if (instanceCount > 1) { // somebody said how many requests run at once
-    options.maxRunning = static_cast<int64_t>(instanceCount);
+  options.draftTokens = static_cast<int64_t>(wanted.draftTokens);
+  options.draft = draft.get();
+  if (running > 1) { // somebody said how many requests run at once
+    options.maxRunning = static_cast<int64_t>(running);
   }
+  TextRoom room = wanted.texts;
+  if (room.memory > 0) {
+    room.memory -= std::min(room.memory - 1, draftImage.size());
+  }
+  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
+  options.maxRunning = fit.users;
+  options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
-  const generate::ModelFacts facts = model->facts();
+  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
   TENON_ASSIGN(uint64_t held, generation->heldBytes());
-  modelInfo.bytes += held;
+  modelInfo.sharedBytes += draftImage.size();
+  modelInfo.bytes += held + draftImage.size();
   return Status::ok();
 }
 

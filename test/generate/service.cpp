@@ -49,7 +49,7 @@ int main(int, char **arguments) {
               .facts = model.facts(),
               .engine =
                   [&] {
-                    return model.pages() ? PagedEngine::create(model, 1)
+                    return model.pages() ? PagedEngine::create(model, 1, model.pages()->table)
                                          : SequenceEngine::create(model, 3, 1);
                   },
               .alone =

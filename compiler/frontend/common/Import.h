@@ -45,9 +45,11 @@ struct ImportOptions {
   uint64_t seed = 0;
   /// Inner values that become outputs after the model's own; "*" stands for all.
   std::vector<std::string> extraOutputs;
-  /// Pages in which a session of a language model has the keys and values of its sequences; 0 for a
-  /// session of one sequence.
+  /// Pages, at most, in which a session of a language model has the keys and values of its
+  /// sequences; 0 for a session of one sequence.
   int64_t pages = 0;
+  /// What those pages hold: codes of I8 or F8E4M3FN; none for numbers.
+  std::optional<DType> cache;
 };
 
 /// One thing that a model needs and Tenon lacks.

@@ -106,7 +106,7 @@ Result<LanguageInfo> languageOf(const engine::EngineFile &file, const std::strin
     Result<std::string_view> record = file.record(name);
     *value = record ? parseJson(*record) : Json();
   }
-  TENON_ASSIGN(info.fit, fitOfEngine(file, variant, /*threads=*/0, /*maxMemory=*/0));
+  TENON_ASSIGN(info.fit, fitOfEngine(file, {.variant = variant}));
   return info;
 }
 

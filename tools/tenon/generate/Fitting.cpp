@@ -35,19 +35,24 @@ Result<size_t> variantInUse(const engine::EngineFile &file, const std::string &a
   return found == file.variants().end() ? 0 : static_cast<size_t>(found - file.variants().begin());
 }
 
+std::string shrinkText(const generate::Fit &fit, std::string_view what) {
+  return fmt::format("{} positions need {}, and {} are free: {} {}", fit.positions,
+                     formatBytes(fit.weights + fit.session), formatBytes(fit.available), what,
+                     fit.longest);
+}
+
 } // namespace
 
 Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
-                                                 const std::string &variant, unsigned threads,
-                                                 uint64_t maxMemory) {
+                                                 const FitRequest &request) {
   Result<std::string_view> record = file.record("language");
-  Json facts = record ? parseJson(*record) : Json();
-  if (!facts.is_object() || file.variants().empty()) {
+  if (!record || file.variants().empty()) {
     return std::optional<generate::Fit>();
   }
-  TENON_ASSIGN(size_t index, variantInUse(file, variant));
+  TENON_ASSIGN(generate::Positions positions, generate::positionsIn(*record));
+  TENON_ASSIGN(size_t index, variantInUse(file, request.variant));
   bool isGpu = file.variants()[index].architecture == engine::Architecture::Nvptx;
-  uint64_t available = maxMemory;
+  uint64_t available = request.maxMemory;
   if (available == 0) {
     Result<uint64_t> ofGpu = isGpu ? freeGpuMemory() : Result<uint64_t>(freeMemory());
     if (!ofGpu) {
@@ -55,37 +60,37 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
     }
     available = *ofGpu;
   }
-  runtime::MemoryForecast forecast(file, index, threads);
-  generate::Positions positions = {.compiled = facts.value("positions", int64_t{0}),
-                                   .trained = facts.value("context", int64_t{0}),
-                                   .page = facts.value("page", int64_t{0}),
-                                   .pages = facts.value("pages", int64_t{0}),
-                                   .tableBytes = facts.value("table_bytes", uint64_t{0})};
-  TENON_ASSIGN(generate::Fit fit, generate::fitOf(forecast, positions, available));
+  runtime::MemoryForecast forecast(file, index, request.threads);
+  TENON_ASSIGN(generate::Fit fit,
+               generate::fitOf(forecast, positions, request.positions, available));
   return std::optional(fit);
 }
 
 Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener) {
   TENON_ASSIGN(bool isFile, isModel(request.open.path, Takes::Either));
-  bool mayShrink = isFile && request.context == 0;
-  if (request.context > 0) {
+  bool mayShrink = request.context == 0;
+  if (isFile && request.context > 0) {
     request.open.shapes = {fmt::format("context:[1..{}]", request.context)};
   }
+  int64_t positions = static_cast<int64_t>(request.context);
   for (;;) {
     std::optional<generate::Fit> fit;
     bool isShrunk = false;
     auto check = [&](const std::string &path) -> Status {
       TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
-      TENON_ASSIGN(fit,
-                   fitOfEngine(*file, request.open.variant, request.threads, request.maxMemory));
-      isShrunk = fit && !fit->fits() && fit->longest > 0 && mayShrink;
+      FitRequest ofFile = {request.open.variant, request.threads, request.maxMemory, positions};
+      TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
+      if (fit && fit->page > 0 && mayShrink && !fit->fits() && fit->longest > 0) {
+        listener.note(shrinkText(*fit, "taking"));
+        ofFile.positions = fit->longest;
+        TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
+      }
+      isShrunk = fit && !fit->fits() && fit->longest > 0 && mayShrink && isFile;
       return fit ? generate::checkFit(*fit) : Status::ok();
     };
     Result<OpenModel> opened = OpenModel::open(request.open, listener, check);
     if (!opened && isShrunk) {
-      listener.note(fmt::format("{} positions need {}, and {} are free: compiling for {}",
-                                fit->positions, formatBytes(fit->weights + fit->session),
-                                formatBytes(fit->available), fit->longest));
+      listener.note(shrinkText(*fit, "compiling for"));
       request.open.shapes = {fmt::format("context:[1..{}]", fit->longest)};
       mayShrink = false;
       continue;
@@ -98,12 +103,6 @@ Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener)
 }
 
 std::string fitText(const generate::Fit &fit) {
-  if (fit.pages > 0) {
-    return fmt::format("weights {}, cache {} bytes a token; {} for {} pages of {} positions, {} "
-                       "would fit into {}",
-                       formatBytes(fit.weights), fit.position, formatBytes(fit.session), fit.pages,
-                       fit.page, fit.maxPages, formatBytes(fit.available));
-  }
   std::string_view whole = fit.longest == fit.trained ? ", all that it was trained for" : "";
   return fmt::format("weights {}, cache {} bytes a token; {} for {} positions, {} would fit into "
                      "{}{}",
@@ -119,10 +118,8 @@ Json fitJson(const generate::Fit &fit) {
                 {"available_bytes", fit.available},
                 {"longest", fit.longest},
                 {"trained", fit.trained}};
-  if (fit.pages > 0) {
+  if (fit.page > 0) {
     facts["page"] = fit.page;
-    facts["pages"] = fit.pages;
-    facts["max_pages"] = fit.maxPages;
   }
   return facts;
 }

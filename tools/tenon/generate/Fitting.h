@@ -18,11 +18,17 @@ struct FittingRequest {
   uint64_t maxMemory = 0; ///< bytes that it may take; 0 for what is free
 };
 
+struct FitRequest {
+  std::string variant; ///< empty for the one that a session takes
+  unsigned threads = 0;
+  uint64_t maxMemory = 0; ///< as FittingRequest's
+  int64_t positions = 0;  ///< of a sequence; 0 for all of the engine
+};
+
 /// Of an engine's file, where its variant runs. None for an engine without a language model, or for
 /// a GPU that this machine has not.
 Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
-                                                 const std::string &variant, unsigned threads,
-                                                 uint64_t maxMemory);
+                                                 const FitRequest &request);
 
 struct FittingModel {
   OpenModel opened;
@@ -30,7 +36,7 @@ struct FittingModel {
 };
 
 /// As OpenModel::open. Where the positions that are asked for do not fit, TN0606; where the default
-/// does not, a note and an engine for what fits.
+/// does not, a note and what fits: positions of the session over pages, of an engine without.
 Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener);
 
 /// "weights 137.8 MiB, cache 46080 bytes a token, ..."
