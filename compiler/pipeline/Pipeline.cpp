@@ -6,7 +6,9 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
+#include "compiler/frontend/language/Language.h"
 #include "compiler/graph/GraphInfo.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -30,7 +32,16 @@ uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
+  if (options.invariant && (pagesOf(options) == 0 || !options.optimizeFor.empty())) {
+    return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
+                         "add --pages, and leave --optimize-for out");
+  }
+  if (options.cache && (pagesOf(options) == 0 || !options.gpus.empty())) {
+    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
+                         "add --pages, compile for --target cpu, or leave it out");
+  }
   frontend::ImportOptions importOptions;
+  importOptions.cache = options.cache;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pagesOf(options));
@@ -43,6 +54,10 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
+  // A CPU's logits are where a sampler on the host reads them; a GPU's would have to be fetched.
+  if (pagesOf(options) > 0 && !options.gpus.empty()) {
+    language::addDraws(*module);
+  }
   assets = std::move(imported.assets);
   summary.narrowed = narrowings(*module);
   TENON_TRY(checkStrict(options, summary.narrowed));
@@ -113,6 +128,9 @@ Status Compilation::optimize() {
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32
 /// spellings and leave norms and attention with names.
 Status Compilation::convertPrecision() {
+  if (options.invariant) {
+    (*module)->setAttr(tn::kInvariant, UnitAttr::get(&context));
+  }
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }

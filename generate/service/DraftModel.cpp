@@ -100,7 +100,7 @@ Status DraftModel::run(const Step &step, std::span<const int64_t> counts, const 
   while (!works.empty()) {
     StepBatch batch = batchOf(works, engine->facts());
     logits.resize(batch.rows.size() * vocabulary);
-    TENON_TRY(engine->run(batch, logits));
+    TENON_TRY(engine->run(batch, logits, {}));
     std::span<const float> rest = logits;
     std::vector<Work> next;
     std::vector<int64_t> nextLeft;

@@ -169,14 +169,38 @@ Status TextService::speculate(Step &planned) {
   return Status::ok();
 }
 
+bool TextService::readsLogits(const Step &planned) {
+  return std::ranges::any_of(planned.work, [&](const Work &work) {
+    Answer *answer = answerOf(work);
+    return work.rows > 0 && answer && answer->writer.readsLogits();
+  });
+}
+
+/// What the draw behind each row depends on.
+void TextService::addDraws(const Step &planned, StepBatch &batch) {
+  for (const Work &work : planned.work) {
+    Answer *answer = answerOf(work);
+    for (int64_t row = work.rows; row > 0; --row) {
+      batch.draws.push_back(answer ? answer->writer.parameters(work.end - row + 1)
+                                   : DrawParameters());
+    }
+  }
+  batch.draws.resize(batch.rows.size());
+}
+
 Status TextService::run(Step &planned) {
   ++counted.steps;
   begin(planned);
   ServiceClock::time_point begun = options.now();
   TENON_TRY(speculate(planned));
   StepBatch batch = batchOf(planned.work, engine->facts());
-  logits.resize(batch.rows.size() * facts.vocabulary);
-  TENON_TRY(engine->run(batch, logits));
+  bool isFetched = !engine->draws() || readsLogits(planned);
+  logits.resize(isFetched ? batch.rows.size() * facts.vocabulary : 0);
+  if (engine->draws()) {
+    addDraws(planned, batch);
+  }
+  drawn.resize(batch.draws.size());
+  TENON_TRY(engine->run(batch, logits, drawn));
   int64_t prompts = 0, continued = 0;
   for (const Work &work : planned.work) {
     int64_t count = work.end - work.start - static_cast<int64_t>(work.draft.size());
@@ -208,11 +232,10 @@ Status TextService::step(const Take &take) {
     fail(planned, status, take);
     return status;
   }
-  std::span<const float> rest = logits;
+  int64_t firstRow = 0;
   for (const Work &work : planned.work) {
-    size_t size = static_cast<size_t>(work.rows * facts.vocabulary);
-    handOut(work, rest.first(size), take);
-    rest = rest.subspan(size);
+    handOut(work, firstRow, take);
+    firstRow += work.rows;
   }
   return Status::ok();
 }
@@ -234,23 +257,28 @@ void TextService::fail(const Step &planned, const Status &status, const Take &ta
 }
 
 /// As far as what is drawn is what was guessed.
-void TextService::handOut(const Work &work, std::span<const float> rows, const Take &take) {
-  for (int64_t number = 0; number < work.rows; ++number) {
-    if (!handOutOne(work, number, rows.subspan(number * facts.vocabulary, facts.vocabulary),
-                    take)) {
-      return;
-    }
+void TextService::handOut(const Work &work, int64_t firstRow, const Take &take) {
+  int64_t number = 0;
+  while (number < work.rows && handOutOne(work, number, firstRow + number, take)) {
+    ++number;
   }
 }
 
+Result<Piece> TextService::pieceOf(AnswerWriter &writer, int64_t row, int64_t length) const {
+  if (!drawn.empty() && !writer.readsLogits()) {
+    return writer.write(drawn[row], length);
+  }
+  size_t size = static_cast<size_t>(facts.vocabulary);
+  return writer.write(std::span(logits).subspan(row * size, size), length);
+}
+
 /// False where the rows behind this one are of no use.
-bool TextService::handOutOne(const Work &work, int64_t number, std::span<const float> row,
-                             const Take &take) {
+bool TextService::handOutOne(const Work &work, int64_t number, int64_t row, const Take &take) {
   Answer *answer = answerOf(work);
   if (!answer) {
     return false;
   }
-  Result<Piece> piece = answer->writer.write(row, work.end - work.rows + 1 + number);
+  Result<Piece> piece = pieceOf(answer->writer, row, work.end - work.rows + 1 + number);
   if (!piece) {
     end(work.id);
     ++counted.failed;

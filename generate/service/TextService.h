@@ -116,8 +116,12 @@ private:
   void begin(const Step &planned);
   Status speculate(Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
-  void handOut(const Work &work, std::span<const float> rows, const Take &take);
-  bool handOutOne(const Work &work, int64_t number, std::span<const float> row, const Take &take);
+  /// Whether an answer of the step needs more than what the engine draws.
+  bool readsLogits(const Step &planned);
+  void addDraws(const Step &planned, StepBatch &batch);
+  void handOut(const Work &work, int64_t firstRow, const Take &take);
+  bool handOutOne(const Work &work, int64_t number, int64_t row, const Take &take);
+  Result<Piece> pieceOf(AnswerWriter &writer, int64_t row, int64_t length) const;
   void end(uint64_t id);
 
   const Tokenizer *tokenizer;
@@ -127,7 +131,8 @@ private:
   ServiceOptions options;
   Scheduler scheduler;
   std::unordered_map<uint64_t, Answer> answers;
-  std::vector<float> logits;
+  std::vector<float> logits; ///< of all rows of the step, or none
+  std::vector<Draw> drawn;   ///< by the engine, of all rows or none
   ServiceStatistics counted;
   PromptPace pace;
 };

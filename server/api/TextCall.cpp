@@ -19,15 +19,16 @@ std::string makeId(bool isChat) {
 
 /// Bytes of a prompt, as the front holds it.
 uint64_t bytesOf(const TextAsk &ask) {
+  uint64_t format = ask.options.schema.size() + ask.options.tools.list.size();
   if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
-    return text->size();
+    return format + text->size();
   }
   if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
-    return tokens->size() * sizeof(int32_t);
+    return format + tokens->size() * sizeof(int32_t);
   }
-  uint64_t bytes = 0;
+  uint64_t bytes = format;
   for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    bytes += sizeof(message) + message.content.size();
+    bytes += sizeof(message) + message.content.size() + message.calls.size();
   }
   return bytes;
 }

@@ -59,6 +59,9 @@ void putOptions(TextWriter &out, const TextOptions &options) {
   for (const std::string &stop : options.stops) {
     out.string(stop);
   }
+  const ToolOptions &tools = options.tools;
+  out.number(static_cast<uint64_t>(options.format)).string(options.schema).string(tools.list);
+  out.number(static_cast<uint64_t>(tools.choice)).string(tools.name).number(tools.isParallel);
 }
 
 void takeOptions(TextReader &in, TextOptions &options) {
@@ -75,12 +78,23 @@ void takeOptions(TextReader &in, TextOptions &options) {
   for (uint64_t i = 0; i < stops && in.isGood(); ++i) {
     in.string(options.stops.emplace_back());
   }
+  uint64_t format = 0, choice = 0;
+  in.number(format).string(options.schema).string(options.tools.list);
+  in.number(choice).string(options.tools.name);
+  takeFlag(in, options.tools.isParallel);
+  if (format > static_cast<uint64_t>(TextFormat::Schema) ||
+      choice > static_cast<uint64_t>(ToolChoice::Named)) {
+    in.fail();
+  }
+  options.format = static_cast<TextFormat>(format);
+  options.tools.choice = static_cast<ToolChoice>(choice);
 }
 
 void putPrompt(TextWriter &out, const std::vector<ChatMessage> &messages) {
   out.number(messages.size());
   for (const ChatMessage &message : messages) {
     out.string(message.role).string(message.content);
+    out.string(message.calls).string(message.callId);
   }
 }
 void putPrompt(TextWriter &out, const std::string &text) { out.string(text); }
@@ -100,6 +114,7 @@ void takePrompt(TextReader &in, TextAsk &ask) {
     for (uint64_t i = 0; i < count && in.isGood(); ++i) {
       ChatMessage &message = messages.emplace_back();
       in.string(message.role).string(message.content);
+      in.string(message.calls).string(message.callId);
     }
     ask.prompt = std::move(messages);
   } else if (kind == 1) {
@@ -132,6 +147,10 @@ void putEvent(TextWriter &out, const TextPiece &piece) {
   out.number(piece.id).string(piece.text).number(static_cast<uint64_t>(piece.finish));
   out.number(piece.cachedTokens).number(piece.waited);
   putToken(out, piece.token);
+  out.number(piece.calls.size());
+  for (const ToolDelta &call : piece.calls) {
+    out.number(call.index).string(call.id).string(call.name).string(call.arguments);
+  }
   out.number(piece.top.size());
   for (const TextToken &token : piece.top) {
     putToken(out, token);
@@ -155,6 +174,11 @@ void takePiece(TextReader &in, TextPiece &piece) {
   }
   piece.finish = static_cast<TextFinish>(finish);
   takeToken(in, piece.token);
+  uint64_t calls = in.count();
+  for (uint64_t i = 0; i < calls && in.isGood(); ++i) {
+    ToolDelta &call = piece.calls.emplace_back();
+    in.number(call.index).string(call.id).string(call.name).string(call.arguments);
+  }
   uint64_t count = in.count();
   for (uint64_t i = 0; i < count && in.isGood(); ++i) {
     takeToken(in, piece.top.emplace_back());

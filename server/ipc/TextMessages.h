@@ -19,6 +19,20 @@ namespace tenon::server {
 struct ChatMessage {
   std::string role;
   std::string content;
+  std::string calls;  ///< of the assistant: a JSON array of {"id", "name", "arguments"}; or empty
+  std::string callId; ///< of a tool's answer: which call it answers
+};
+
+/// What the text of an answer is held to.
+enum class TextFormat : uint8_t { Any, Object, Schema };
+/// Whether an answer calls tools: as it likes, not at all, at least one, or the one that is named.
+enum class ToolChoice : uint8_t { Auto, None, Required, Named };
+
+struct ToolOptions {
+  std::string list; ///< a JSON array of tools as templates read them; empty for none
+  ToolChoice choice = ToolChoice::Auto;
+  std::string name;       ///< of the one that is named
+  bool isParallel = true; ///< an answer may call several
 };
 
 /// How answers are drawn and when they end.
@@ -31,6 +45,9 @@ struct TextOptions {
   std::vector<std::string> stops;
   bool givesTokens = false; ///< pieces have their token's bytes
   uint64_t topTokens = 0;   ///< the most probable, with each token
+  TextFormat format = TextFormat::Any;
+  std::string schema; ///< of JSON, where the format is one
+  ToolOptions tools;
 };
 
 /// A prompt and how many answers it has, whose ids are `id`, `id + 1` and so on.
@@ -66,10 +83,18 @@ struct TextToken {
   std::string bytes; ///< where they were asked for; not always UTF-8
 };
 
+/// A part of a tool's call.
+struct ToolDelta {
+  uint64_t index = 0;   ///< of the call in its answer
+  std::string id, name; ///< with the first part
+  std::string arguments;
+};
+
 /// One more token of an answer.
 struct TextPiece {
   uint64_t id = 0;
   std::string text; ///< that has become certain; it may be empty
+  std::vector<ToolDelta> calls;
   TextToken token;
   std::vector<TextToken> top; ///< the most probable first
   TextFinish finish = TextFinish::None;

@@ -5,6 +5,7 @@
 #include "server/protocol/OpenAiRequest.h"
 
 #include "server/protocol/Json.h"
+#include "server/protocol/OpenAiMessages.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,15 +32,8 @@ struct Reading {
   double timeout = 0;
 };
 
-Status wrong(std::string_view field, std::string_view what) {
-  return Status::error(ErrorId::BadRequest, fmt::format("'{}' {}", field, what));
-}
-
-Status unsupported(std::string_view field) {
-  return Status::error(ErrorId::BadRequest,
-                       fmt::format("the field '{}' is not supported", field.substr(0, 64)),
-                       "leave it out");
-}
+Status wrong(std::string_view field, std::string_view what) { return wrongField(field, what); }
+Status unsupported(std::string_view field) { return unsupportedField(field); }
 
 Status readNumber(std::string_view field, const Json &value, double least, double most,
                   double &into) {
@@ -201,47 +195,13 @@ Status readLogprobs(Reading &to, const Json &value) {
   return readCount("logprobs", value, 0, kMaxTop, to.request.topLogprobs);
 }
 
-Status readParts(const std::string &where, const Json &parts, std::string &content) {
-  for (const Json &part : parts) {
-    bool isText = part.is_object() && part.value("type", Json()) == "text" &&
-                  part.value("text", Json()).is_string();
-    if (!isText) {
-      return wrong(where, "has a part other than text, which is not supported");
-    }
-    content += part["text"].get<std::string>();
-  }
-  return Status::ok();
-}
-
-Status readMessage(const std::string &where, const Json &value, ChatMessage &message) {
-  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
-  if (!value.is_object()) {
-    return wrong(where, "must be an object with 'role' and 'content'");
-  }
-  for (const auto &[name, field] : value.items()) {
-    bool isNothing = field.is_null() || (field.is_array() && field.empty());
-    if (name != "role" && name != "content" && !isNothing) {
-      return unsupported(fmt::format("{}.{}", where, name.substr(0, 32)));
-    }
-  }
-  Json role = value.value("role", Json()), content = value.value("content", Json());
-  if (!role.is_string() || std::ranges::find(kRoles, role.get<std::string>()) == std::end(kRoles)) {
-    return wrong(where + ".role", "must be system, developer, user or assistant");
-  }
-  message.role = role == "developer" ? "system" : role.get<std::string>();
-  if (content.is_array()) {
-    return readParts(where + ".content", content, message.content);
-  }
-  return readText(where + ".content", content, message.content);
-}
-
 Status readMessages(Reading &to, const Json &value) {
   if (!value.is_array() || value.empty()) {
     return wrong("messages", "must be a list of at least one message");
   }
   std::vector<ChatMessage> messages(value.size());
   for (size_t i = 0; i < value.size(); ++i) {
-    TENON_TRY(readMessage(fmt::format("messages[{}]", i), value[i], messages[i]));
+    TENON_TRY(readChatMessage(fmt::format("messages[{}]", i), value[i], messages[i]));
   }
   to.prompts.emplace_back(std::move(messages));
   return Status::ok();
@@ -281,6 +241,15 @@ Status readPrompt(Reading &to, const Json &value) {
   return Status::ok();
 }
 
+Status readFormat(Reading &to, const Json &value) { return readResponseFormat(value, to.options); }
+Status readToolList(Reading &to, const Json &value) { return readTools(value, to.options.tools); }
+Status readChoice(Reading &to, const Json &value) {
+  return readToolChoice(value, to.options.tools);
+}
+Status readParallel(Reading &to, const Json &value) {
+  return readFlag("parallel_tool_calls", value, to.options.tools.isParallel);
+}
+
 struct Field {
   std::string_view name;
   Status (*read)(Reading &, const Json &); ///< null: it changes no answer
@@ -312,8 +281,11 @@ constexpr Field kChat[] = {
     {"logprobs", readChatLogprobs},
     {"top_logprobs", readTopLogprobs},
     {"metadata", nullptr},
-    {"parallel_tool_calls", nullptr}, // without tools
-    {"prediction", nullptr},          // a hint
+    {"response_format", readFormat},
+    {"tools", readToolList},
+    {"tool_choice", readChoice},
+    {"parallel_tool_calls", readParallel},
+    {"prediction", nullptr}, // a hint
     {"prompt_cache_key", nullptr},
     {"prompt_cache_retention", nullptr},
     {"safety_identifier", nullptr},
@@ -330,8 +302,7 @@ bool asksForNothing(std::string_view name, const Json &value) {
   if (value.is_null() || value == false || (value.is_structured() && value.empty())) {
     return true;
   }
-  return (name == "response_format" && value == Json({{"type", "text"}})) ||
-         (name == "tool_choice" && value == "none") || (name == "best_of" && value == 1) ||
+  return (name == "best_of" && value == 1) ||
          (name == "modalities" && value == Json::array({"text"})) ||
          (name == "suffix" && value == "");
 }
@@ -367,6 +338,7 @@ Status checkFields(const Reading &reading, std::string &field) {
   if (reading.prompts.empty()) {
     return wrong(field, "is missing");
   }
+  TENON_TRY(checkTools(reading.options.tools, field));
   field = "top_p";
   if (reading.options.topP <= 0) {
     return wrong(field, "must be larger than 0");

@@ -2,14 +2,13 @@
 
 #include "server/worker/Generation.h"
 
-#include "generate/session/Chat.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -136,27 +135,14 @@ bool Generation::handle(std::string_view message) {
   return true;
 }
 
-Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) const {
-  if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
-    return *tokens;
-  }
-  if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
-    return model->tokenizer().encode(*text);
-  }
-  std::vector<generate::Message> messages;
-  for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    messages.push_back({message.role, message.content});
-  }
-  TENON_ASSIGN(generate::jinja::Text text,
-               generate::renderChat(model->facts().chatTemplate, messages, model->tokenizer()));
-  return generate::encodeChat(text, model->tokenizer());
-}
-
 Status Generation::prepare(const TextAsk &ask) {
-  TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
+  TENON_ASSIGN(std::vector<int32_t> prompt, asks.tokensOf(ask));
   const generate::ModelFacts &facts = service->modelFacts();
   TENON_TRY(facts.checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
+  TENON_ASSIGN(options.format, asks.formatOf(ask));
+  TENON_ASSIGN(std::optional<generate::ToolFormat> tools, asks.toolsOf(ask));
+  options.shown = tools ? tools->markers : std::vector<int32_t>();
   // The last token of an answer needs no position.
   int64_t room = facts.positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
@@ -179,7 +165,8 @@ Status Generation::prepare(const TextAsk &ask) {
     request.salt = ask.salt;
     request.priority = -ask.priority;
     request.deadline = deadline;
-    pending.submissions.push_back({std::move(request), ask.options.givesTokens});
+    pending.submissions.push_back({std::move(request), ask.options.givesTokens,
+                                   tools ? asks.parserOf(ask, *tools) : nullptr});
   }
   added.notify_one();
   return Status::ok();
@@ -229,7 +216,7 @@ void Generation::take(Work work, TextStep &out) {
     uint64_t id = submission.request.id;
     Status status = service->submit(std::move(submission.request));
     if (status.isOk()) {
-      open[id] = submission.givesTokens;
+      open[id] = {submission.givesTokens, std::move(submission.parser)};
     } else {
       out.events.push_back(TextFailed{id, std::move(status)});
     }
@@ -244,7 +231,7 @@ void Generation::take(Work work, TextStep &out) {
 
 void Generation::step(TextStep &out) {
   Status status = service->step([&](uint64_t id, Result<generate::Piece> piece) {
-    std::unordered_map<uint64_t, bool>::iterator found = open.find(id);
+    std::unordered_map<uint64_t, Open>::iterator found = open.find(id);
     if (found == open.end()) {
       return; // the front does not wait for it any more
     }
@@ -253,9 +240,12 @@ void Generation::step(TextStep &out) {
       open.erase(found);
       return;
     }
-    out.events.push_back(describe(id, found->second, *piece));
-    if (piece->finish) {
+    TextPiece described = describe(id, found->second, *piece);
+    bool isLast = described.finish != TextFinish::None;
+    out.events.push_back(std::move(described));
+    if (isLast) {
       open.erase(found);
+      service->cancel(id); // where a call of a tool is all that was asked for
     }
   });
   std::ranges::copy(std::exchange(preempted, {}), std::back_inserter(out.events));
@@ -265,7 +255,7 @@ void Generation::step(TextStep &out) {
 }
 
 void Generation::endAll(const Status &why, TextStep &out) {
-  for (const auto &[id, givesTokens] : open) {
+  for (const auto &[id, answer] : open) {
     service->cancel(id);
     out.events.push_back(TextFailed{id, why});
   }
@@ -277,16 +267,30 @@ TextToken Generation::describe(const generate::Draw &draw, bool givesTokens) con
           givesTokens ? std::string(model->tokenizer().bytesOf(draw.token)) : std::string()};
 }
 
-TextPiece Generation::describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const {
+TextPiece Generation::describe(uint64_t id, const Open &answer,
+                               const generate::Piece &piece) const {
   TextPiece described;
   described.id = id;
   described.text = piece.text;
-  described.token = describe(piece.draw, givesTokens);
+  described.token = describe(piece.draw, answer.givesTokens);
   for (const generate::Draw &draw : piece.top) {
     described.top.push_back(describe(draw, true));
   }
   described.finish = finishOf(piece.finish);
   described.cachedTokens = static_cast<uint64_t>(piece.reused);
+  if (answer.parser) {
+    generate::ToolText parsed = answer.parser->add(piece.text);
+    if (piece.finish) {
+      parsed.append(answer.parser->finish());
+    } else if (answer.parser->isOver()) {
+      described.finish = TextFinish::Stop;
+    }
+    described.text = std::move(parsed.content);
+    for (generate::CallPart &part : parsed.parts) {
+      described.calls.push_back(
+          {part.index, std::move(part.id), std::move(part.name), std::move(part.arguments)});
+    }
+  }
   described.waited = static_cast<uint64_t>(piece.waited * 1e9);
   return described;
 }

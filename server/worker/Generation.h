@@ -6,8 +6,10 @@
 
 #include "generate/service/TextService.h"
 #include "generate/session/LanguageModel.h"
+#include "generate/tools/ToolParser.h"
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/TextMessages.h"
+#include "server/worker/AskReader.h"
 
 #include <condition_variable>
 #include <memory>
@@ -36,12 +38,19 @@ public:
   void start(Descriptor socket);
 
 private:
-  explicit Generation(std::unique_ptr<generate::LanguageModel> model) : model(std::move(model)) {}
+  explicit Generation(std::unique_ptr<generate::LanguageModel> theModel)
+      : model(std::move(theModel)), asks(*model) {}
 
   /// What the first thread hands to the second.
   struct Submission {
     generate::TextRequest request;
     bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser; ///< null where it calls no tools
+  };
+  /// An answer that the front waits for.
+  struct Open {
+    bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser;
   };
   struct Work {
     std::vector<Submission> submissions;
@@ -53,7 +62,6 @@ private:
   /// False where the message is not one of the front's.
   bool handle(std::string_view message);
   Status prepare(const TextAsk &ask);
-  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask) const;
 
   // The thread that steps.
   void work();
@@ -62,7 +70,7 @@ private:
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);
-  TextPiece describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const;
+  TextPiece describe(uint64_t id, const Open &answer, const generate::Piece &piece) const;
   TextToken describe(const generate::Draw &draw, bool givesTokens) const;
 
   /// Both threads; nothing more is sent once the front has gone.
@@ -71,7 +79,8 @@ private:
   const std::unique_ptr<generate::LanguageModel> model;
   std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
   std::vector<TextPreempted> preempted;           ///< in a step; of the thread that steps
-  std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
+  std::unordered_map<uint64_t, Open> open;        ///< by answer; the same
+  AskReader asks;                                 ///< of the thread that reads
   Descriptor socket;
   std::mutex sending;
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "compiler/dispatch/Dispatch.h"
+#include "compiler/graph/CachedRows.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/pipeline/SelectKernels.h"
@@ -15,6 +17,7 @@
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -31,6 +34,8 @@ struct Heads {
   int64_t heads, keyHeads, width, valueWidth;
   int64_t window = 0;
   double softcap = 0;
+  const char *cache = nullptr; ///< of codes; null for `dtype`
+  bool isInvariant = false;
 };
 
 /// New tokens of a sequence behind those that are in its pages.
@@ -86,9 +91,9 @@ public:
                                     inputsOf(step), runner, count));
   }
 
-  /// The reference's tensors of a step, and those of regions that `runner` runs.
-  testing::AssertionResult agrees(const StepOf &step, const RegionRunner &runner) {
-    Rows expected = runReference(step), actual = run(step, runner);
+  /// Whether these are the reference's tensors of a step.
+  testing::AssertionResult agrees(const StepOf &step, const Rows &actual) {
+    Rows expected = runReference(step);
     if (expected.empty() || expected.size() != actual.size()) {
       return testing::AssertionFailure() << problem << diagnostics;
     }
@@ -110,6 +115,7 @@ public:
   }
 
   bool isMade = false;
+  int64_t padding = 0; ///< tokens of no sequence that steps have behind the others: {-1, number}
   std::string problem, diagnostics;
 
 private:
@@ -117,7 +123,11 @@ private:
     OpBuilder builder(&context);
     Location at = builder.getUnknownLoc();
     element = parseType(heads.dtype, &context);
+    cache = heads.cache ? parseType(heads.cache, &context) : element;
     module = ModuleOp::create(at);
+    if (heads.isInvariant) {
+      (*module)->setAttr(tn::kInvariant, builder.getUnitAttr());
+    }
     tn::SymbolList list;
     SmallVector<AffineExpr> dims;
     for (const char *name : {"P", "T", "S"}) {
@@ -130,8 +140,9 @@ private:
     AffineExpr k = constant(heads.keyHeads), d = constant(heads.width),
                w = constant(heads.valueWidth);
     AffineExpr pages = constant(kPages), page = constant(kPage);
-    SmallVector<Type> types = {tensor({pages, k, page, d}, element),
-                               tensor({pages, k, page, w}, element),
+    int64_t extra = tn::CachedRows::extra(cache);
+    SmallVector<Type> types = {tensor({pages, k, page, constant(heads.width + extra)}, cache),
+                               tensor({pages, k, page, constant(heads.valueWidth + extra)}, cache),
                                tensor({dims[0], k, d}, element),
                                tensor({dims[0], k, w}, element),
                                tensor({dims[0]}, index),
@@ -193,6 +204,9 @@ private:
         pages.push_back(pageOf(part.sequence, i));
       }
     }
+    for (int64_t i = 0; i < padding; ++i) {
+      fresh.emplace_back(-1, i);
+    }
     Type index = IntegerType::get(&context, 64);
     auto rows = [&](int64_t kind, const std::vector<Place> &places, int64_t count, int64_t width) {
       return make({static_cast<int64_t>(places.size()), count, width}, element, [&](int64_t i) {
@@ -208,9 +222,13 @@ private:
     auto list = [&](ArrayRef<int64_t> dims, const std::vector<int64_t> &numbers) {
       return make(dims, index, [&](int64_t i) { return double(numbers[i]); });
     };
+    // NaN of every type; of codes with a scale of NaN.
     auto stale = [&](int64_t width) {
-      return make({kPages, heads.keyHeads, kPage, width}, element,
-                  [](int64_t) { return std::nan(""); });
+      int64_t row = width + tn::CachedRows::extra(cache);
+      reference::Tensor tensor = std::move(*reference::Tensor::create(
+          *reference::dtypeOf(cache), {kPages, heads.keyHeads, kPage, row}));
+      std::fill_n(tensor.mutableBytes(), tensor.byteCount(), '\xff');
+      return tensor;
     };
     int64_t sequences = static_cast<int64_t>(step.size());
     Tensors inputs;
@@ -236,11 +254,13 @@ private:
       return rows;
     }
     const reference::Tensor &y = results->front();
-    int64_t token = 0;
-    for (const Part &part : step) {
-      for (int64_t i = 0; i < part.count; ++i, ++token) {
-        size_t bytes = y.byteCount() / y.dims()[0];
-        rows[{part.sequence, part.history + i}] = std::string(y.bytes() + token * bytes, bytes);
+    size_t bytes = y.byteCount() / y.dims()[0];
+    const char *next = y.bytes();
+    StepOf all = step;
+    all.push_back({-1, 0, padding});
+    for (const Part &part : all) {
+      for (int64_t i = 0; i < part.count; ++i, next += bytes) {
+        rows[{part.sequence, part.history + i}] = std::string(next, bytes);
       }
     }
     return rows;
@@ -250,7 +270,7 @@ private:
   MLIRContext context;
   tn::WeightStore weights;
   OwningOpRef<ModuleOp> module, reference;
-  Type element;
+  Type element, cache;
 };
 
 /// Lengths around words, panels and blocks of keys; the second and third have a history.

@@ -62,7 +62,7 @@ TEST_P(PagedTest, AgreesWithTheReference) {
   CpuPages module(GetParam());
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   for (engine::CpuLevel level : codegen::cpu::machineLevels()) {
-    EXPECT_TRUE(module.agrees(kMixed, module.on(level, /*isChecked=*/true)))
+    EXPECT_TRUE(module.agrees(kMixed, module.run(kMixed, module.on(level, /*isChecked=*/true))))
         << engine::nameOf(level);
   }
 }
@@ -102,11 +102,16 @@ INSTANTIATE_TEST_SUITE_P(Heads, PagedTest,
                                          Heads{"f16", 6, 2, 64, 64}, Heads{"f32", 4, 1, 80, 72, 17},
                                          Heads{"bf16", 3, 3, 66, 40, 300, 3},
                                          Heads{"f16", 2, 2, 256, 20, 0, 5},
-                                         Heads{"bf16", 2, 1, 33, 64}),
+                                         Heads{"bf16", 2, 1, 33, 64},
+                                         Heads{"f32", 6, 2, 64, 64, 0, 0, "i8"},
+                                         Heads{"bf16", 3, 3, 66, 40, 300, 3, "i8", true},
+                                         Heads{"f32", 4, 1, 80, 72, 17, 0, "f8E4M3FN", true},
+                                         Heads{"f16", 2, 2, 256, 20, 0, 5, "f8E4M3FN"}),
                          [](const testing::TestParamInfo<Heads> &info) {
                            return std::string(info.param.dtype) + "_" +
                                   std::to_string(info.param.width) + "_" +
-                                  std::to_string(info.param.valueWidth);
+                                  std::to_string(info.param.valueWidth) +
+                                  (info.param.cache ? std::string("_") + info.param.cache : "");
                          });
 
 } // namespace

@@ -31,6 +31,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kAttentionSimt,
       &kAttentionPaged,
       &kSelection,
+      &kSample,
       &kTopK,
       &kRadixSort,
       &kPrefixScan,

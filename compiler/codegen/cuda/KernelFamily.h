@@ -28,7 +28,7 @@ extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, 
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/, recurrent/
-extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter,
+extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;

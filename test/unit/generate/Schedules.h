@@ -66,6 +66,8 @@ struct Stage {
   std::function<Heard(const TextRequest &)> alone;
   /// Of the draft model of some schedules; empty for none.
   std::function<Result<std::unique_ptr<StepEngine>>()> guesses = {};
+  /// What a third of the requests is held to.
+  std::vector<std::shared_ptr<grammar::Automaton>> formats = {};
   int64_t maxShared = 20; ///< tokens that prompts have in common
   int64_t maxAnswer = 30;
   int64_t topTokens = 0;
@@ -97,6 +99,10 @@ inline TextRequest randomRequest(Random &random, const Stage &stage, uint64_t id
   made.options.sampling.seed = random.next();
   made.options.sampling.repetition = random.one({1.0, 1.2});
   made.options.stops = {"q", "xy"};
+  size_t format = static_cast<size_t>(random.below(30));
+  if (format < 10 && !stage.formats.empty()) {
+    made.options.format = stage.formats[format % stage.formats.size()];
+  }
   made.priority = random.below(2);
   made.salt = random.one({"", "salt"});
   return made;

@@ -1,6 +1,7 @@
 // The text of a request among others is its text alone, whatever comes, goes and is preempted.
 #include "generate/service/TextService.h"
 
+#include "generate/grammar/Formats.h"
 #include "support/random/Random.h"
 #include "test/unit/generate/HashEngine.h"
 #include "test/unit/generate/Schedules.h"
@@ -27,6 +28,19 @@ ModelFacts factsOf(int64_t positions) {
   facts.positions = positions;
   facts.vocabulary = static_cast<int64_t>(bytes().size());
   return facts;
+}
+
+/// Objects, and a pattern that forbids much of what is guessed.
+std::vector<std::shared_ptr<grammar::Automaton>> formats() {
+  static grammar::Formats made(bytes(), static_cast<int64_t>(bytes().size()));
+  std::vector<std::shared_ptr<grammar::Automaton>> all = {*made.object()};
+  for (const char *schema :
+       {R"({"type": "array", "items": {"type": "integer"}})",
+        R"({"type": "string", "pattern": "^(ab|ac)*$"})",
+        R"({"type": "object", "properties": {"a": {"enum": ["b", "bc"]}}, "required": ["a"]})"}) {
+    all.push_back(*made.schema(schema));
+  }
+  return all;
 }
 
 /// The answer without a service.
@@ -57,8 +71,9 @@ Stage randomStage(uint64_t seed) {
                   .sequences = random.within(1, 6),
                   .rows = random.within(1, 6),
                   .vocabulary = facts.vocabulary};
-  auto make = [](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
-    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of));
+  bool draws = seed % 2 == 1;
+  auto make = [draws](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
+    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of, draws));
   };
   // The draft model guesses right, but where it is not given what was said or drawn by chance.
   PageFacts drafts = pages;
@@ -68,7 +83,32 @@ Stage randomStage(uint64_t seed) {
           .facts = facts,
           .engine = [=] { return make(pages); },
           .alone = [facts](const TextRequest &request) { return alone(request, facts); },
-          .guesses = [=] { return make(drafts); }};
+          .guesses = [=] { return make(drafts); },
+          .formats = formats()};
+}
+
+TEST(TextService, HeldAnswersAreOfTheirFormat) {
+  ModelFacts facts = factsOf(400);
+  int64_t whole = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    TextRequest request{.prompt = {'a', 'b'}};
+    request.options.maxTokens = 300;
+    request.options.sampling.temperature = 1;
+    request.options.sampling.seed = seed;
+    std::vector<std::shared_ptr<grammar::Automaton>> all = formats();
+    request.options.format = all[seed % all.size()];
+    Heard heard = alone(request, facts);
+    grammar::Place place = request.options.format->start();
+    for (char byte : heard.text) {
+      place = *request.options.format->nextSymbol(place, static_cast<unsigned char>(byte));
+    }
+    bool isCut = heard.finish == Finish::Length;
+    EXPECT_EQ(300U, isCut ? heard.tokens.size() : 300U);
+    EXPECT_TRUE(isCut ? !place.stacks.empty() : place.isWhole) << heard.text;
+    whole += isCut ? 0 : 1;
+  }
+  EXPECT_GT(whole, 150);
 }
 
 TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {

@@ -150,6 +150,13 @@ Action declareCompile(CLI::App &command) {
       [flags](uint64_t pages) { flags->options.pages = pages; },
       "For language models: keep the keys and values of all sequences of a session in pages of 32 "
       "positions, at most this many; with 0, the default, a session has one sequence");
+  addChoice(
+      command, "--cache", flags->cache, kCaches,
+      "With --pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
+      "position and head of keys, which take less memory");
+  command.add_flag("--invariant", request.invariant,
+                   "With --pages: a token's logits have the same bits alone, beside others, in "
+                   "chunks and from shared pages; tenon explain kernels says what it costs");
   command.add_flag(
       "--cubin", flags->wantsCubin,
       "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");

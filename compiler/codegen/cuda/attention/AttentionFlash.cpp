@@ -4,7 +4,6 @@
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 
 #include "compiler/codegen/cuda/attention/AttentionPages.h"
-#include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 #include <limits>
@@ -74,26 +73,6 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
     state.totals.push_back(take(2));
   }
   return state;
-}
-
-/// Of a block of rows of all sequences: whose it is. One without rows has no tiles either.
-void FlashKernel::placeSequence(const ThreadBuilder &t) {
-  Value number = rowBlock;
-  SequencePlace place = placeInSequence(t, frame, p, number, tile.rows(), group());
-  sequence = place.sequence;
-  batch = place.firstToken;
-  queryCount = place.tokens;
-  keyCount = place.length;
-  start = t.sub(keyCount, queryCount);
-  rows = t.mul(queryCount, group());
-  rowBlock = place.rowBlock;
-  firstRow = t.mul(rowBlock, tile.rows());
-  Value isFirst = t.isEqual(split, t.i32(0));
-  isFirst = firstColumn ? both(t, isFirst, t.isEqual(firstColumn, t.i32(0))) : isFirst;
-  t.when(isFirst, [&](const ThreadBuilder &b) {
-    clearRest(b, frame, p, number, frame.size32(rowBlockCount()), b.mul(blockHead, group()),
-              group(), tile.threads());
-  });
 }
 
 /// Blocks are numbered [batch][head][block of rows][part of columns][split]: neighbours share keys
@@ -183,7 +162,7 @@ void FlashKernel::limitRows(const ThreadBuilder &t) {
 void FlashKernel::findTiles(const ThreadBuilder &t) {
   Value keys = keyCount, zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
-  firstTile = split;
+  firstTile = tile.isParts ? zero : split;
   if (p.causal) {
     Value first = tile.joinsHeads ? start : t.add(start, firstRow);
     Value end = tile.joinsHeads ? queryCount : t.min(queryCount, t.add(firstRow, tile.rows()));
@@ -192,14 +171,15 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
     keysEnd = t.max(zero, t.min(keys, t.add(start, end)));
     if (p.window > 0) {
       Value hidden = t.min(keys, t.max(zero, t.sub(firstSeen, t.i32(p.window))));
-      firstTile = t.add(t.div(hidden, tile.keys), split);
+      firstTile = t.div(hidden, stepKeys());
+      firstTile = tile.isParts ? firstTile : t.add(firstTile, split);
     }
   }
-  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
+  tilesEnd = t.ceilDiv(keysEnd, stepKeys());
   if (p.sequences) {
     tilesEnd = t.select(t.isLess(firstRow, rows), tilesEnd, zero);
   }
-  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+  fullEnd = t.min(t.div(fullKeys, stepKeys()), tilesEnd);
 }
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
@@ -235,30 +215,6 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
     }
     queries.push_back(steps);
   }
-}
-
-/// Where the pages of a tile's keys are; nothing without pages.
-Values FlashKernel::pagesOfTile(const ThreadBuilder &t, Value firstKey) const {
-  Values pages;
-  for (int64_t key = 0; p.sequences && key < tile.keys; key += p.sequences->page) {
-    pages.push_back(pageOf(t, frame, p, sequence, t.add(firstKey, key), keyCount));
-  }
-  return pages;
-}
-
-/// The offset (i64) of row `row + first` of a tile with these pages, where `row` is less than
-/// `rowsPerStep`.
-Value FlashKernel::placeInPage(const ThreadBuilder &t, const StridedTensor &tensor,
-                               const Values &pages, Value firstKey, Value row, int64_t first,
-                               int64_t rowsPerStep) const {
-  int64_t size = p.sequences->page, last = static_cast<int64_t>(pages.size()) - 1;
-  Value page = pages[std::min(first / size, last)];
-  for (int64_t next = first / size + 1; next * size < first + rowsPerStep && next <= last; ++next) {
-    page = t.select(t.isLess(row, t.i32(next * size - first)), page, pages[next]);
-  }
-  Value place = t.rem(t.add(t.add(firstKey, row), first), size);
-  return t.add(t.mul(page, frame.size64(tensor.strides[0])),
-               t.mul(t.toI64(place), frame.size64(tensor.strides[2])));
 }
 
 /// Starts copies of a tile's rows of K or V; rows past the last key and columns past the head's are
@@ -319,6 +275,12 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
            valuePitch, pages);
 }
 
+/// What comes in front of it reads nothing that kernels before this one write.
+void FlashKernel::waitAndLaunch() {
+  frame.waitHere();
+  frame.launchDependentsHere();
+}
+
 void FlashKernel::emit() {
   ThreadBuilder t = frame.code();
   shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
@@ -327,8 +289,10 @@ void FlashKernel::emit() {
   keyPointer = pointerTo(t, frame, 1, p.k, keyPlace);
   valuePointer = pointerTo(t, frame, 2, p.v, keyPlace);
   valuePointer = firstColumn ? t.offset(valuePointer, element, firstColumn) : valuePointer;
-  frame.waitHere();
-  frame.launchDependentsHere();
+  bool areRowsGiven = p.sequences && p.sequences->areGiven;
+  if (!areRowsGiven) {
+    waitAndLaunch();
+  }
   if (tile.isClustered) {
     t.arriveAtCluster();
   }
@@ -345,6 +309,16 @@ void FlashKernel::emit() {
   } else {
     findTiles(t);
     limitRows(t);
+  }
+  if (tile.isParts) {
+    doParts(t);
+    return;
+  }
+  if (areRowsGiven) {
+    waitAndLaunch();
+  }
+  if (p.sequences) {
+    clearRows(t);
   }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);

@@ -31,6 +31,9 @@ public:
   /// hold no more accumulators. The last part may begin before the one before it ends.
   int64_t columnParts() const { return valueParts; }
   int64_t sharedBytes() const {
+    if (tile.isParts) {
+      return partsOffset() + slots() * kMmaRows * (slotPitch() + 2) * 4;
+    }
     if (tile.keyWarps == 1) {
       return partsOffset() + groupBytes();
     }
@@ -46,6 +49,14 @@ protected:
   /// Elements between rows in shared memory; warpgroups have tiles without any.
   int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  /// Keys of a step, and of a part.
+  int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
+  // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together,
+  // and floats between rows of these.
+  static constexpr int64_t kMmaRows = 16;
+  int64_t slots() const { return tile.keyWarps * tile.splits; }
+  int64_t ownPairs() const { return llvm::divideCeil(valueWidth / 2, tile.splits); }
+  int64_t slotPitch() const { return ownPairs() * 2 + (ownPairs() % 16 == 0 ? 8 : 0); }
   int64_t sumPitch() const { return valueSteps * 16 + 8; }
   int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
   int64_t partsOffset() const {
@@ -114,6 +125,8 @@ private:
 
   void placeBlock(const ThreadBuilder &t);
   void placeSequence(const ThreadBuilder &t);
+  void clearRows(const ThreadBuilder &t) const;
+  void waitAndLaunch();
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
   void limitRows(const ThreadBuilder &t);
@@ -162,6 +175,15 @@ private:
   void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
                       List<Values> &accumulators) const;
 
+  // Parts of keys, each with sums of its own (AttentionFlashParts.cpp).
+  void addPart(const ThreadBuilder &t, const State &part, State &state) const;
+  void sumTotals(const ThreadBuilder &t, State &part) const;
+  void doParts(const ThreadBuilder &t);
+  void copyPart(const ThreadBuilder &t, Value part, const Values &pages, bool isKeys) const;
+  void sendPart(const ThreadBuilder &t, const State &part) const;
+  Values addSlots(const ThreadBuilder &t, Value place, Value count, mlir::ValueRange before) const;
+  void meet(const ThreadBuilder &t) const;
+
   void storeRows(const ThreadBuilder &t, State &state);
   void shareParts(const ThreadBuilder &t, State &state);
   RowParts weighParts(const ThreadBuilder &t, Value row) const;
@@ -178,7 +200,7 @@ private:
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
   Value queryCount, keyCount;                        ///< of the sequence, or all
-  Value sequence;                                    ///< its number; null if there is one
+  Value sequence, blockNumber;                       ///< of pages: its number, and the block's
   Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value start;                                       ///< position of the first query, where causal

@@ -23,7 +23,8 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     for (int64_t part : {0, 1}) {
       const Row &row = placed[r][part];
-      Value inverse = inverseTotal(t, frame, p, sumOfLanes(t, state.totals[r][part], 4));
+      Value total = state.totals[r][part];
+      Value inverse = inverseTotal(t, frame, p, p.sequences ? total : sumOfLanes(t, total, 4));
       Value pointer =
           t.offset(columnsPointer(t, p.reads(), p.y, row.head, row.query), element, laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {

@@ -15,6 +15,8 @@ struct Sequences {
   uint32_t pages = 0, starts = 0, lengths = 0;
   mlir::AffineExpr count, table, pageCount;
   int64_t page = 0; ///< positions of a page
+  /// The tables are there before the kernels in front of this one have ended.
+  bool areGiven = false;
 };
 
 struct AttentionProblem {

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
 
 using namespace mlir;
 
@@ -35,7 +36,8 @@ AttentionProblem withTokens(AttentionProblem problem, int64_t tokens, int64_t ke
 
 /// Tiles of keys that hold whole pages, or parts of one.
 bool fitsPages(const AttentionTile &tile, int64_t page) {
-  return tile.keys % page == 0 || page % tile.keys == 0;
+  int64_t keys = tile.isParts ? tile.keys / tile.keyWarps : tile.keys;
+  return keys % page == 0 || page % keys == 0;
 }
 
 FamilyMatch matchPaged(RegionBuilder &region) {
@@ -56,20 +58,35 @@ FamilyMatch matchPaged(RegionBuilder &region) {
     forms.buckets.push_back({forms.all, std::nullopt});
     return FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}}, "by FP32 arithmetic");
   }
-  auto add = [&](int64_t least, int64_t most, int64_t typical) {
-    least = std::max(least, tokens.min);
-    most = std::min(most, tokens.max);
-    if (least <= most) {
-      AttentionTile tile = chooseTile(withTokens(*problem, typical, keys), region.gpu);
-      tile.splits = tile.splits > 1 && !tile.isClustered ? 1 : tile.splits;
-      forms.buckets.push_back({{least, most}, tile});
+  if (tn::isInvariant(region.source)) {
+    // One tile for all counts, and no cut of the keys by how many there are.
+    AttentionTile tile = manyTokensTile(withTokens(*problem, tokens.max, keys),
+                                        tuning::kPagedManyTokens, region.gpu);
+    tile.splits = 1;
+    forms.buckets.push_back({forms.all, tile});
+    return fitsPages(tile, problem->sequences->page)
+               ? FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}},
+                                   "one kernel for few tokens and many")
+               : FamilyMatch::refuse("tiles of keys do not hold whole pages");
+  }
+  int64_t next = 1;
+  auto add = [&](int64_t most, const AttentionTile &tile) {
+    int64_t least = std::max(next, tokens.min);
+    next = std::max(next, most + 1);
+    if (least <= std::min(most, tokens.max)) {
+      forms.buckets.push_back({{least, std::min(most, tokens.max)}, tile});
     }
   };
-  add(1, tuning::kPagedFewTokens, 1);
-  add(tuning::kPagedFewTokens + 1, tokens.max, std::max(tokens.max, tuning::kPagedManyTokens));
+  AttentionProblem sized = withTokens(*problem, tokens.max, keys);
+  add(tuning::kPagedSplitHeads / *tn::constantDim(problem->keyHeads),
+      fewTokensTile(sized, tuning::kPagedSplits, region.gpu));
+  add(tuning::kPagedFewTokens, fewTokensTile(sized, 1, region.gpu));
+  add(tuning::kPagedManyTokens - 1, manyTokensTile(sized, tuning::kPagedFewTokens, region.gpu));
+  add(std::max(tokens.max, tuning::kPagedManyTokens),
+      manyTokensTile(sized, tuning::kPagedManyTokens, region.gpu));
   for (const TokenBucket &bucket : forms.buckets) {
     if (!fitsPages(*bucket.tile, problem->sequences->page)) {
-      return FamilyMatch::refuse("tiles of keys do not hold whole pages");
+      return FamilyMatch::refuse("parts of keys do not hold whole pages");
     }
   }
   return FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}},
@@ -84,6 +101,14 @@ double pagedSeconds(RegionBuilder &region, const PagedForms &forms,
       forms.buckets, [&](const TokenBucket &each) { return tokens <= each.tokens.most; });
   return bucket->tile ? costOf(sized, *bucket->tile, region.gpu)
                       : costOf(sized, forms.simt, region.gpu);
+}
+
+/// Tiles of keys begin at multiples of their size; few tokens and many have others.
+std::string pagedFormsOrder(RegionBuilder &, const PagedForms &forms,
+                            const dispatch::KernelChoice &) {
+  const std::optional<AttentionTile> &tile = forms.buckets.front().tile;
+  bool isOne = forms.buckets.size() == 1 && (!tile || tile->splits <= 1);
+  return isOne ? "tiles of keys from position 0 on" : "";
 }
 
 LogicalResult emitPagedForms(RegionBuilder &region, const PagedForms &forms,
@@ -111,6 +136,7 @@ constexpr KernelFamily kAttentionPaged = {
     .match = matchPaged,
     .configs = nullptr,
     .seconds = on<pagedSeconds>,
-    .emit = on<emitPagedForms>};
+    .emit = on<emitPagedForms>,
+    .order = on<pagedFormsOrder>};
 
 } // namespace tenon::codegen::cuda

@@ -2,7 +2,9 @@
 #include "compiler/codegen/cuda/attention/AttentionPages.h"
 
 #include "compiler/codegen/common/region/Failures.h"
+#include "compiler/codegen/common/region/GivenArgument.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 
@@ -12,6 +14,8 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 constexpr double kPagesLog2E = 1.4426950408889634;
+/// By which differences of numbers of tokens and sequences are made positive.
+constexpr int64_t kMostSequences = int64_t(1) << 20;
 
 /// Positions of the tables among a kernel's buffers.
 unsigned pagesPosition(const AttentionProblem &p) { return p.reads() - 3; }
@@ -23,6 +27,17 @@ Value entryAt(const ThreadBuilder &t, KernelFrame &frame, unsigned position, Val
   Value entry = t.load(t.i64Type(), t.offset(frame.buffer(position), t.i64Type(), at), 8);
   constexpr int64_t most = int64_t(1) << 30;
   return t.toI32(t.max(t.min(entry, t.i64(most)), t.i64(-1)));
+}
+
+/// The i32 of a lane.
+Value entryOf(const ThreadBuilder &t, Value entry, Value lane) {
+  return NVVM::ShflOp::create(t.builder, t.location, entry.getType(), t.i32(-1), entry, lane,
+                              t.i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
+}
+
+/// Whole tokens of a block of rows.
+int64_t tokensOfBlock(int64_t rows, int64_t rowsOfToken) {
+  return std::max<int64_t>(1, rows / rowsOfToken);
 }
 
 } // namespace
@@ -79,19 +94,24 @@ MatchResult<AttentionProblem> matchPagedAttention(func::FuncOp region) {
   problem.softcap = op.getSoftcap().convertToDouble();
   problem.causal = true;
   problem.window = op.getWindow();
+  bool areGiven = llvm::all_of(op->getOperands().take_back(3), [&](Value table) {
+    return region.getArgAttr(numberOf(table), kGivenArgument) != nullptr;
+  });
   problem.sequences = Sequences{numberOf(op.getPages()),
                                 numberOf(op.getStarts()),
                                 numberOf(op.getLengths()),
                                 table[0],
                                 table[1],
                                 keys[0],
-                                *page};
+                                *page,
+                                areGiven};
   problem.firstTemporary = region.getNumArguments() + region.getNumResults();
   return problem;
 }
 
 AffineExpr rowBlocksOf(const AttentionProblem &p, int64_t rows, int64_t rowsOfToken) {
-  return p.sequences->count + (p.queries * rowsOfToken).floorDiv(rows);
+  AffineExpr sequences = p.sequences->count;
+  return sequences + (p.queries - sequences).floorDiv(tokensOfBlock(rows, rowsOfToken));
 }
 
 SequencePlace placeInSequence(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &p,
@@ -99,27 +119,34 @@ SequencePlace placeInSequence(const ThreadBuilder &t, KernelFrame &frame, const 
   const Sequences &all = *p.sequences;
   Value count = frame.size32(all.count), last = t.sub(count, t.i32(1)), zero = t.i32(0);
   Value tokens = frame.size32(p.queries);
-  auto startAt = [&](const ThreadBuilder &b, Value sequence) {
-    return entryAt(b, frame, startsPosition(p), sequence);
-  };
+  int64_t together = tokensOfBlock(rows, rowsOfToken);
   auto firstBlock = [&](const ThreadBuilder &b, Value sequence, Value first) {
+    // A quotient of what may be negative, rounded down.
     Value held = b.max(b.min(first, tokens), zero);
-    return b.add(sequence, b.div(b.mul(held, rowsOfToken), rows));
+    Value more = b.add(b.sub(held, sequence), kMostSequences * together);
+    return b.sub(b.add(sequence, b.div(more, together)), b.i32(kMostSequences));
   };
   // A lane looks at a sequence: the last one that begins at the block or before it has it.
-  Value begun = t.loop(zero, count, t.i32(kWarp), {zero},
-                       [&](const ThreadBuilder &b, Value first, ValueRange before) -> Values {
-                         Value own = b.add(first, b.lane());
-                         Value held = b.min(own, last);
-                         Value begin = firstBlock(b, held, startAt(b, held));
-                         Value isBegun =
-                             both(b, b.isLess(own, count), b.isLess(begin, b.add(number, 1)));
-                         return {b.add(before[0], bitCount(b, ballot(b, isBegun)))};
-                       })[0];
+  Values found =
+      t.loop(zero, count, t.i32(kWarp), {zero, zero, zero, zero},
+             [&](const ThreadBuilder &b, Value chunk, ValueRange before) -> Values {
+               Value own = b.add(chunk, b.lane()), held = b.min(own, last);
+               Values entries = {entryAt(b, frame, startsPosition(p), held),
+                                 entryAt(b, frame, startsPosition(p), b.add(held, 1)),
+                                 entryAt(b, frame, lengthsPosition(p), held)};
+               Value begin = firstBlock(b, held, entries[0]);
+               Value isBegun = both(b, b.isLess(own, count), b.isLess(begin, b.add(number, 1)));
+               Value begun = bitCount(b, ballot(b, isBegun)), isHere = b.isLess(zero, begun);
+               Value lane = b.max(b.sub(begun, b.i32(1)), zero);
+               Values after = {b.select(isHere, b.add(chunk, lane), before[0])};
+               for (auto [entry, old] : llvm::zip(entries, before.drop_front())) {
+                 after.push_back(b.select(isHere, entryOf(b, entry, lane), old));
+               }
+               return after;
+             });
   SequencePlace place;
-  place.sequence = t.max(t.sub(begun, t.i32(1)), zero);
-  Value first = startAt(t, place.sequence), next = startAt(t, t.add(place.sequence, 1));
-  Value length = entryAt(t, frame, lengthsPosition(p), place.sequence);
+  place.sequence = found[0];
+  Value first = found[1], next = found[2], length = found[3];
   Value own = t.sub(next, first), most = frame.size32(p.keys);
   auto isAtMost = [&](Value a, Value b) { return t.isLess(a, t.add(b, 1)); };
   Value fits = both(t, isAtMost(zero, first), isAtMost(first, next));
@@ -141,7 +168,9 @@ Value pageOf(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem 
                    t.toI64(t.div(t.min(key, last), all.page)));
   Value page = t.load(t.i64Type(), t.offset(frame.buffer(pagesPosition(p)), t.i64Type(), at), 8);
   Value held = t.max(t.i64(0), t.min(page, t.sub(frame.size64(all.pageCount), t.i64(1))));
-  return require(t.builder, t.location, held, t.isEqual(held, page), tn::Failure::index);
+  // A sequence without positions has no pages.
+  Value isRight = either(t, t.isEqual(held, page), t.isLess(length, t.i32(1)));
+  return require(t.builder, t.location, held, isRight, tn::Failure::index);
 }
 
 void clearRest(const ThreadBuilder &t, KernelFrame &frame, const AttentionProblem &p, Value block,

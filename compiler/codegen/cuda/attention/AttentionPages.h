@@ -10,8 +10,8 @@ namespace tenon::codegen::cuda {
 /// The problem of a region that holds one tn.paged_attention alone.
 MatchResult<AttentionProblem> matchPagedAttention(mlir::func::FuncOp region);
 
-/// Blocks of `rows` rows that all sequences have at most, where a token has `rowsOfToken`: those of
-/// a sequence begin at its number plus what the tokens before it fill.
+/// Blocks of `rows` rows that all sequences have at most, where a token has `rowsOfToken`: one of
+/// each, and what their tokens fill besides the first.
 mlir::AffineExpr rowBlocksOf(const AttentionProblem &problem, int64_t rows, int64_t rowsOfToken);
 
 /// Whose rows a block does (all i32): its sequence, that one's first token of the step, its tokens,

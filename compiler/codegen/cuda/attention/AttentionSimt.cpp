@@ -1,6 +1,8 @@
 // The flash form with FP32 arithmetic: a block holds a tile of queries, keys and values in shared
 // memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
-// neighbours read neighbouring banks. Relies on nothing of the layout but strides.
+// neighbours read neighbouring banks. Relies on nothing of the layout but strides and pages.
+//
+// One file: all of it are steps of one kernel, over the same tiles.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"

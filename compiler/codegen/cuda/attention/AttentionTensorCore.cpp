@@ -197,6 +197,37 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   return tile;
 }
 
+AttentionTile fewTokensTile(const AttentionProblem &p, int64_t splits, const target::Target &gpu) {
+  bool isWide = widestOf(p) > tuning::kPartColumns;
+  int64_t group = *tn::constantDim(p.heads) / *tn::constantDim(p.keyHeads);
+  AttentionTile tile;
+  tile.isParts = true;
+  tile.rowWarps = 1;
+  tile.stages = 1;
+  tile.splits = gpu.hasClusters() ? splits : 1;
+  tile.isClustered = tile.splits > 1;
+  tile.joinsHeads = group > 1 && group <= tuning::kDecodeQueries;
+  int64_t keys = isWide ? tuning::kWideHeadKeys : tuning::kPagedPartKeys;
+  for (tile.keyWarps = tuning::kPagedWarps;; tile.keyWarps /= 2) {
+    tile.keys = tile.keyWarps * keys;
+    if (tile.keyWarps == 1 || FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
+      return tile;
+    }
+  }
+}
+
+AttentionTile manyTokensTile(const AttentionProblem &p, int64_t tokens, const target::Target &gpu) {
+  AttentionTile tile;
+  tile.keys = widestOf(p) > tuning::kPartColumns ? tuning::kWideHeadKeys : tuning::kPagedPartKeys;
+  tile.isHeaviestFirst = fitCache(p, gpu);
+  tile.isWarpgroup = fitsWarpgroups(p, gpu) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes;
+  AttentionTile shared = sharedTile(tile);
+  bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
+  int64_t blocks = *tn::constantDim(p.heads) * (tokens / shared.rows());
+  bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
+  return tile.isWarpgroup && fitsShared && blocks >= gpu.cores * (isNarrow ? 2 : 1) ? shared : tile;
+}
+
 std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Target &gpu) {
   AttentionTile own = chooseTile(p, gpu);
   std::optional<int64_t> queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);

@@ -142,6 +142,7 @@ constexpr KernelFamily kPagedWrite = {
     .needs = {"paged_write"},
     .match = matchPagedWrite,
     .seconds = on<pagedWriteSeconds>,
-    .emit = on<emitPagedWrite>};
+    .emit = on<emitPagedWrite>,
+    .order = noSums<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda
