@@ -48,9 +48,8 @@ function(tenon_mlir_library NAME)
 endfunction()
 
 # tenon_mlir_test(NAME SOURCES a.cpp ... [DEPS target ...]): a test whose files use MLIR. The precompiled header was made in a
-# library, and libraries are position independent in another way than programs, and optimized.
+# library, and libraries are position independent in another way than programs.
 function(tenon_mlir_test NAME)
-  set(TENON_TEST_OPTIONS "")
   tenon_test(${NAME} ${ARGN})
   target_compile_options(${NAME} PRIVATE -fPIC)
   target_precompile_headers(${NAME} REUSE_FROM tenon_mlir_testing)
