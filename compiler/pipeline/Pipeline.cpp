@@ -1,6 +1,8 @@
 // The whole way, in order: a model file becomes an engine file. Read this file first;
 // docs/explanation/data-way.md is its map. Each phase is one function; what holds between two
 // phases is checked where the second begins.
+//
+// One file: the phases of a compilation, in their order.
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/dispatch/Dispatch.h"

@@ -55,21 +55,13 @@ int64_t Costs::bytesOfConstant(Value constant) const {
   return bytes;
 }
 
-/// Which part of a value a rank has.
-double Costs::share(Value, const State &state) const {
-  if (!state.isSplit()) {
-    return 1;
-  }
-  return static_cast<double>(*state.cut.sizeOfRank(ranks)) / static_cast<double>(state.cut.size());
-}
-
 double Costs::seconds(Operation *op, const Strategy &strategy) const {
   if (isFused(op) || op->getNumResults() == 0) {
     return 0;
   }
   double bytes = 0, work = valueOf(tn::flopsOf(op), symbols);
   for (auto [value, state] : llvm::zip_equal(op->getResults(), strategy.results)) {
-    bytes += static_cast<double>(bytesOf(value)) * share(value, state);
+    bytes += static_cast<double>(bytesOf(value)) * shareOf(state, ranks);
   }
   bool isTable = isa<tn::GatherOp>(op);
   bytes *= isTable ? 2 : 1; // of a table it reads the rows that it writes
@@ -79,7 +71,7 @@ double Costs::seconds(Operation *op, const Strategy &strategy) const {
     int64_t own = graph.isConstant(value) && !graph.weightsOf(value).empty()
                       ? bytesOfConstant(value)
                       : bytesOf(value);
-    bytes += isTable ? 0 : static_cast<double>(own) * share(value, state);
+    bytes += isTable ? 0 : static_cast<double>(own) * shareOf(state, ranks);
   }
   work /= isCut ? static_cast<double>(ranks) : 1;
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();

@@ -38,7 +38,6 @@ public:
 
 private:
   int64_t bytesOfElement(mlir::Type element) const;
-  double share(mlir::Value value, const State &state) const;
 
   const Graph &graph;
   const target::Target &target;

@@ -9,12 +9,6 @@ using namespace mlir;
 namespace tenon::shard {
 namespace {
 
-double shareOf(const State &state, int64_t ranks) {
-  return state.isSplit() ? static_cast<double>(*state.cut.sizeOfRank(ranks)) /
-                               static_cast<double>(state.cut.size())
-                         : 1;
-}
-
 /// What kernels leave in memory; what they rename or compute on the way is not.
 bool isStored(Operation *op) {
   return op->getNumResults() > 0 && !op->hasTrait<tn::TnElementwise>() &&

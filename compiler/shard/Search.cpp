@@ -63,37 +63,6 @@ struct HashIds {
   }
 };
 
-bool matches(StringRef pattern, StringRef name) {
-  auto [head, tail] = pattern.split('*');
-  if (!pattern.contains('*')) {
-    return pattern == name;
-  }
-  if (!name.consume_front(head)) {
-    return false;
-  }
-  for (size_t skipped = 0; skipped <= name.size(); ++skipped) {
-    if (matches(tail, name.drop_front(skipped))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-const Pin *pinOf(ArrayRef<Pin> pins, Operation *op) {
-  const Pin *found = nullptr;
-  for (const std::string &name : tn::originOf(op->getLoc()).names) {
-    for (const Pin &pin : pins) {
-      found = matches(pin.node, name) ? &pin : found;
-    }
-  }
-  return found;
-}
-
-constexpr std::pair<std::string_view, Pin::Kind> kPinKinds[] = {
-    {"column", Pin::Kind::Column}, {"row", Pin::Kind::Row}, {"replicate", Pin::Kind::Replicate}};
-
-std::string_view nameOf(Pin::Kind kind) { return kPinKinds[static_cast<size_t>(kind)].first; }
-
 bool holds(Pin::Kind kind, MatrixCut cut) {
   return kind == Pin::Kind::Column ? cut == MatrixCut::Columns
          : kind == Pin::Kind::Row  ? cut == MatrixCut::Rows
@@ -109,7 +78,19 @@ public:
   Result<Plan> run();
 
 private:
+  using Ids = SmallVector<Id, 8>;
+  /// Values around an operation: `live` of the ones before, then the fresh ones.
+  struct Frontier {
+    SmallVector<Value> operands; ///< each once, without constants
+    SmallVector<Id> fresh;       ///< of arguments that are first read here
+    SmallVector<size_t> slots;   ///< of the operands
+    SmallVector<size_t> kept;    ///< slots of what is read later
+    SmallVector<unsigned> made;  ///< results that are read
+  };
+
   void findLastUses();
+  Frontier frontierAt(Operation *op);
+  static Ids behind(const Frontier &at, Ids ids, const Way &way);
   Status step(Operation *op);
   std::vector<Way> waysOf(Operation *op, ArrayRef<Value> operands, ArrayRef<Id> have);
   std::vector<const Strategy *> candidates(Operation *op, ArrayRef<Value> operands,
@@ -212,73 +193,78 @@ Status Walk::pinFault(Operation *op, const Pin &pin) const {
                        strCat("pin it to replicate, or ask for a number of GPUs that divides it"));
 }
 
-Status Walk::step(Operation *op) {
-  SmallVector<Value> operands;
+Walk::Frontier Walk::frontierAt(Operation *op) {
+  Frontier at;
   for (Value operand : op->getOperands()) {
-    if (!graph.isConstant(operand) && !llvm::is_contained(operands, operand)) {
-      operands.push_back(operand);
+    if (!graph.isConstant(operand) && !llvm::is_contained(at.operands, operand)) {
+      at.operands.push_back(operand);
     }
   }
   // An argument lives from its first use on.
   SmallVector<Value> now = live;
-  SmallVector<Id> fresh;
-  for (Value operand : operands) {
+  for (Value operand : at.operands) {
     if (!llvm::is_contained(now, operand)) {
       now.push_back(operand);
-      fresh.push_back(graph.isState(operand) ? kOpen : kReplicated);
+      at.fresh.push_back(graph.isState(operand) ? kOpen : kReplicated);
     }
-  }
-  SmallVector<size_t> slots, kept;
-  for (Value operand : operands) {
-    slots.push_back(llvm::find(now, operand) - now.begin());
+    at.slots.push_back(llvm::find(now, operand) - now.begin());
   }
   live.clear();
   for (auto [slot, value] : llvm::enumerate(now)) {
     auto last = lastUse.find(value);
     if (last != lastUse.end() && last->second != op) {
-      kept.push_back(slot);
+      at.kept.push_back(slot);
       live.push_back(value);
     }
   }
-  SmallVector<unsigned> made;
   for (OpResult result : op->getResults()) {
     if (lastUse.contains(result)) {
-      made.push_back(result.getResultNumber());
+      at.made.push_back(result.getResultNumber());
       live.push_back(result);
     }
   }
+  return at;
+}
+
+/// The states of what is still read behind the operation.
+Walk::Ids Walk::behind(const Frontier &at, Ids ids, const Way &way) {
+  for (auto [slot, id] : llvm::zip_equal(at.slots, way.operands)) {
+    ids[slot] = id;
+  }
+  Ids after;
+  for (size_t slot : at.kept) {
+    after.push_back(ids[slot]);
+  }
+  for (unsigned result : at.made) {
+    after.push_back(way.results[result]);
+  }
+  return after;
+}
+
+Status Walk::step(Operation *op) {
+  Frontier at = frontierAt(op);
   std::map<SmallVector<Id>, std::vector<Way>> known;
-  std::unordered_map<SmallVector<Id, 8>, size_t, HashIds> seen;
+  std::unordered_map<Ids, size_t, HashIds> seen;
   std::vector<Combination> next;
-  const std::vector<Combination> &before = steps.back();
-  for (auto [index, combination] : llvm::enumerate(before)) {
-    SmallVector<Id, 8> ids = combination.live;
-    ids.append(fresh.begin(), fresh.end());
+  for (auto [index, combination] : llvm::enumerate(steps.back())) {
+    Ids ids = combination.live;
+    ids.append(at.fresh.begin(), at.fresh.end());
     SmallVector<Id> have;
-    for (size_t slot : slots) {
+    for (size_t slot : at.slots) {
       have.push_back(ids[slot]);
     }
     auto [found, isNew] = known.try_emplace(have);
     if (isNew) {
-      found->second = waysOf(op, operands, have);
+      found->second = waysOf(op, at.operands, have);
     }
     for (const Way &way : found->second) {
-      SmallVector<Id, 8> after = ids, kept2;
-      for (auto [slot, id] : llvm::zip_equal(slots, way.operands)) {
-        after[slot] = id;
-      }
-      for (size_t slot : kept) {
-        kept2.push_back(after[slot]);
-      }
-      for (unsigned result : made) {
-        kept2.push_back(way.results[result]);
-      }
-      double seconds = combination.seconds + way.seconds;
-      auto [place, isFirst] = seen.try_emplace(kept2, next.size());
+      Ids after = behind(at, ids, way);
+      auto [place, isFirst] = seen.try_emplace(after, next.size());
       if (isFirst) {
-        next.push_back({kNever, -1, nullptr, kept2});
+        next.push_back({kNever, -1, nullptr, after});
       }
       Combination &best = next[place->second];
+      double seconds = combination.seconds + way.seconds;
       if (seconds < best.seconds) {
         best.seconds = seconds;
         best.before = static_cast<int32_t>(index);
@@ -364,18 +350,6 @@ Result<Plan> Walk::run() {
 }
 
 } // namespace
-
-Result<Pin> parsePin(std::string_view text) {
-  size_t equals = text.rfind('=');
-  for (const auto &[name, kind] : kPinKinds) {
-    if (equals != std::string_view::npos && equals > 0 && text.substr(equals + 1) == name) {
-      return Pin{std::string(text.substr(0, equals)), kind};
-    }
-  }
-  return Status::error(ErrorId::BadArgument,
-                       strCat("--pin ", text, ": a node and how to cut it are expected"),
-                       "write NODE=column, NODE=row or NODE=replicate");
-}
 
 MatrixCut matrixCutOf(const Graph &graph, Operation *op, const Strategy &strategy) {
   std::optional<unsigned> matrix = graph.matrixOf(op);

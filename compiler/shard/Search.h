@@ -5,21 +5,12 @@
 #pragma once
 
 #include "compiler/shard/Costs.h"
+#include "compiler/shard/Pins.h"
 #include "support/Result.h"
 
-#include <string>
 #include <vector>
 
 namespace tenon::shard {
-
-/// `--pin NODE=column|row|replicate`.
-struct Pin {
-  enum class Kind : uint8_t { Column, Row, Replicate };
-  std::string node; ///< of the model; `*` stands for any text
-  Kind kind = Kind::Column;
-};
-/// TN0105 for another form.
-Result<Pin> parsePin(std::string_view text);
 
 struct Plan {
   int64_t ranks = 1;

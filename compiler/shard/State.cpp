@@ -68,6 +68,12 @@ std::optional<RankedTensorType> typeOfRank(Type whole, const State &state, int64
   return tn::makeTensor(dims, tensor.getElementType());
 }
 
+double shareOf(const State &state, int64_t ranks) {
+  return state.isSplit() ? static_cast<double>(*state.cut.sizeOfRank(ranks)) /
+                               static_cast<double>(state.cut.size())
+                         : 1;
+}
+
 std::string textOf(const State &state) {
   switch (state.kind) {
   case State::Kind::Replicated:

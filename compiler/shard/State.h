@@ -65,6 +65,9 @@ struct State {
 std::optional<mlir::RankedTensorType> typeOfRank(mlir::Type whole, const State &state,
                                                  int64_t ranks);
 
+/// Which part of a value a rank has.
+double shareOf(const State &state, int64_t ranks);
+
 /// "replicated", "split(1)", "partial".
 std::string textOf(const State &state);
 

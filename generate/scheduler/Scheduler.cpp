@@ -1,5 +1,6 @@
 // Implements admission, growth, preemption and sharing. Which request is the victim follows from
 // the order in which requests run: whoever is last there came last of the lowest priority.
+// One file: a step is planned by parts that read and change the same lists.
 #include "generate/scheduler/Scheduler.h"
 
 #include "support/text/Text.h"

@@ -1,5 +1,5 @@
 // How many tokens of prompts a step may compute beside answers that it continues: so many that the
-// answers wait little longer than without, by what the steps before took.
+// answers wait little longer than without, by what the steps before took; but some in any case.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,6 @@ std::string_view withoutBlanksBehind(std::string_view text) {
   return text;
 }
 
-/// Reads on in the object, up to its end or that of the text.
 void ObjectScan::read(std::string_view text, const CallKeys &keys) {
   for (; at < text.size() && !isOver; ++at) {
     char c = text[at];
@@ -37,8 +36,8 @@ void ObjectScan::read(std::string_view text, const CallKeys &keys) {
       isEscaped = c == '\\' && !isEscaped;
       isInString = !ends;
       if (ends && depth == 1 && !isInValue) {
-        Json key = parseJson(text.substr(keyBegin, at + 1 - keyBegin));
-        key = key.is_string() ? key.get<std::string>() : std::string();
+        Json read = parseJson(text.substr(keyBegin, at + 1 - keyBegin));
+        key = read.is_string() ? read.get<std::string>() : std::string();
       }
       continue;
     }
@@ -75,8 +74,8 @@ void ObjectScan::endMember(std::string_view text, size_t end, const CallKeys &ke
   isInValue = false;
   std::string_view value = withoutBlanksBehind(text.substr(valueBegin, end - valueBegin));
   if (key == keys.name || key == "name") {
-    Json name = parseJson(value);
-    name = name.is_string() ? name.get<std::string>() : std::string();
+    Json read = parseJson(value);
+    name = read.is_string() ? read.get<std::string>() : std::string();
   } else if (key == keys.arguments || key == "arguments" || key == "parameters") {
     arguments = {valueBegin, valueBegin + value.size()};
     isWhole = true;

@@ -1,6 +1,7 @@
 // Loads and unloads, and whom the end of a worker is blamed on: a version that ran or was loaded
 // when its worker crashed gets one of its own. Then the others notice nothing of the next crash,
-// which is its own without doubt.
+// which is its own without doubt. One file: loads, unloads and ends of workers change one state of
+// a version, which is seen at once.
 
 #include "server/residency/Residency.h"
 

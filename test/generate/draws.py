@@ -1,12 +1,14 @@
-"""Engines with pages on a GPU draw tokens themselves: the same as the host draws from their logits. That is skipped without a GPU."""
+"""`draws.py STEPS`, as paged.py. Engines with pages on a GPU draw tokens themselves: the same as the host draws from their logits. That is skipped without a GPU."""
 
 import json
+import subprocess
 import unittest
 
 import logits
 import models
 import numpy as np
-from on_gpu import OnGpu
+from on_gpu import STEPS, OnGpu
+from pages import LENGTHS, PAGES, Pages, PagesTest, mixed
 from tool import ToolTest
 
 # What a request may ask of a draw, apart from its seed.
@@ -34,6 +36,25 @@ class Draws(OnGpu):
                     drawn, host = (answer(self, engine, *options, "--seed", seed, *more) for more in ([], ON_HOST))
                     self.assertEqual(host["tokens"], drawn["tokens"])
                     np.testing.assert_allclose(drawn["logprobs"], host["logprobs"], atol=1e-5)
+
+
+class Rows(OnGpu, PagesTest):
+    program, target = STEPS, "cuda"
+
+    def test_rows(self):
+        """Rows of many sequences in one step, each with a draw of its own; steps.cpp compares them with the sampler's."""
+        engine, table, _ = self.build("llama3")
+        random = np.random.default_rng(3)
+        tokens = {s: random.integers(0, 256, length) for s, length in enumerate(LENGTHS)}
+        pages, steps = Pages(table, 0), []
+        for parts in mixed(tokens, 1):
+            step = pages.step(parts)
+            kinds = [[0, 1, 0], [1, 1, 0], [0.8, 0.9, 0], [1.2, 0.99, 0.02]]
+            draws = [[*kinds[random.integers(4)], int(random.integers(2) * 5), int(random.integers(99)), row] for row in step["rows"]]
+            steps.append(step | {"draws": draws})
+        (self.folder / "steps.json").write_text(json.dumps({"engine": str(engine), "pages": PAGES, "steps": steps}))
+        done = subprocess.run([self.program, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr)
 
 
 class WithoutGpu(ToolTest):

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <iostream>
 #include <random>
 
@@ -117,13 +117,13 @@ bool accepts(const Automaton &automaton, std::string_view text) {
 }
 
 Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point began = Clock::now();
+  std::clock_t began = std::clock();
   const Json &schema = test.at("schema");
   Result<std::shared_ptr<const Grammar>> grammar =
       schema.is_null() ? Result<std::shared_ptr<const Grammar>>(anyObject())
                        : compileSchema(schema);
-  double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  // Of the processor: other programs run beside the tests.
+  double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   if (!grammar.isOk()) {
     return {{"refused", grammar.status().toString()}, {"seconds", seconds}};
   }

@@ -39,8 +39,10 @@ class Service(ToolTest):
         self.assertTrue(6 * 32 * said["bytes_per_token"] < memory <= said["session_bytes"], (memory, said))
 
     def test_logits_do_not_depend_on_neighbours(self):
-        self.check_pages(SMALL, 40)
-        self.check_pages(SMALL, 20, "--invariant", "--cache", "int8")
+        self.check_pages(SMALL, 60, "--invariant")
+
+    def test_logits_over_codes_do_not_either(self):
+        self.check_pages(SMALL, 60, "--cache", "int8")
 
     def test_logits_of_low_bit_weights_do_not_either(self):
         self.check_pages(Model("llama", types=[Type.Q4_K, Type.Q6_K]), 60)

@@ -30,7 +30,7 @@ Status compareDraws(generate::StepSession &session, generate::StepBatch &batch, 
   std::vector<float> again(batch.rows.size() * size);
   std::vector<generate::Draw> beside(batch.rows.size()), alone(batch.rows.size());
   TENON_TRY(session.run(batch, again, beside));
-  TENON_TRY(session.run(batch, {}, alone));
+  TENON_TRY(session.run(batch, std::span(again).first(0), alone));
   for (size_t i = 0; i < alone.size(); ++i) {
     const generate::DrawParameters &own = batch.draws[i];
     generate::Sampler sampler({.temperature = own.temperature,

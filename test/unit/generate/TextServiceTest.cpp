@@ -166,7 +166,7 @@ public:
 
   const PageFacts &facts() const override { return engine.facts(); }
   Result<uint64_t> memory() const override { return engine.memory(); }
-  Status run(const StepBatch &batch, std::span<float> logits) override {
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw>) override {
     double looked = 0;
     for (int64_t position : batch.positions) {
       looked += static_cast<double>(position) / 4096; // twice as much at the end

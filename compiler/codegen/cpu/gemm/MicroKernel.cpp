@@ -362,6 +362,14 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   } else {
     builder.buildAnyRows(name);
   }
+  if (name == invariantSymbol(type) && name != anyRowsSymbol(type)) {
+    // The object of anyRowsSymbol has kernels of the same names.
+    for (func::FuncOp kernel : module->getOps<func::FuncOp>()) {
+      if (kernel.getName() != name) {
+        kernel->setAttr("llvm.linkage", LLVM::LinkageAttr::get(context, LLVM::Linkage::Internal));
+      }
+    }
+  }
   return module;
 }
 
