@@ -20,12 +20,6 @@
 using namespace mlir;
 
 namespace tenon::pipeline {
-namespace {
-
-/// The one place that decides where language models have pages.
-uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(0); }
-
-} // namespace
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
@@ -34,6 +28,12 @@ Status Compilation::importModel() {
   if (pages > 0 && !options.gpus.empty()) {
     return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
                          "leave it out, or compile for --target cpu");
+  }
+  TENON_ASSIGN(frontend::Format format, frontend::formatOf(options.model));
+  bool isLanguage = format == frontend::Format::Gguf || format == frontend::Format::Folder;
+  if (options.pages.value_or(0) > 0 && !isLanguage) {
+    return Status::error(ErrorId::BadArgument, "--pages is for language models",
+                         "leave it out, or compile a GGUF file or a Hugging Face folder");
   }
   frontend::ImportOptions importOptions;
   importOptions.extraOutputs = options.extraOutputs;

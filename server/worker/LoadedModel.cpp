@@ -180,7 +180,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running, cons
   if (running > 1) { // somebody said how many requests run at once
     options.maxRunning = static_cast<int64_t>(running);
   }
-  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
+  TENON_ASSIGN(generate::ServiceFit fit,
+               fitTexts(*engine, image.size(), threads, room, options.maxRunning));
   options.maxRunning = fit.users;
   options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
@@ -189,8 +190,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running, cons
   const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(uint64_t held, generation->heldBytes());
-  modelInfo.bytes += held;
+  modelInfo.sharedBytes = fit.weights;
+  modelInfo.bytes = fit.needed();
   return Status::ok();
 }
 
