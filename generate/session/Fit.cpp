@@ -96,9 +96,10 @@ private:
     }
     TENON_ASSIGN(uint64_t session, sessionOf(count));
     // An engine for so many positions has tables of so many.
-    uint64_t tables = positions.tableBytes * fit.compiled;
+    uint64_t tables = positions.tableBytes * fit.compiled, own = positions.tableBytes * count;
     uint64_t others = fit.weights - std::min(fit.weights, tables);
-    return others + std::max(tables, positions.tableBytes * count) + session <= fit.available;
+    own = positions.keepsTables ? std::max(own, tables) : own;
+    return others + own + session <= fit.available;
   }
 
   const runtime::MemoryForecast &forecast;

@@ -51,6 +51,9 @@ struct Positions {
   int64_t page = 0, pages = 0;
   int64_t vocabulary = 0;
   uint64_t tableBytes = 0; ///< of each position, in the weights
+  /// Whether fewer positions are those of another session of the engine, whose tables stay as they
+  /// are, and not of another engine.
+  bool keepsTables = false;
 };
 
 /// Reads the record. TN0615 for a text that is not one.

@@ -78,6 +78,7 @@ Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
   if (!place) {
     return std::optional<generate::Fit>();
   }
+  place->positions.keepsTables = request.keepsTables;
   runtime::MemoryForecast forecast(file, place->variant, request.threads);
   TENON_ASSIGN(generate::Fit fit,
                generate::fitOf(forecast, place->positions, request.positions, place->available));
@@ -119,11 +120,16 @@ Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener)
     bool isShrunk = false;
     auto check = [&](const std::string &path) -> Status {
       TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
-      FitRequest ofFile = {request.open.variant, request.threads, request.maxMemory, positions};
+      FitRequest ofFile = {request.open.variant, request.threads, request.maxMemory, positions,
+                           /*keepsTables=*/!isFile || mayShrink};
       TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
-      if (fit && fit->page > 0 && mayShrink && !fit->fits() && fit->longest > 0) {
+      bool isPaged = fit && fit->page > 0;
+      if (isPaged && mayShrink && !fit->fits() && fit->longest > 0) {
         listener.note(shrinkText(*fit, "taking"));
         ofFile.positions = fit->longest;
+        TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
+      } else if (fit && isFile && !fit->fits() && (!isPaged || fit->longest == 0)) {
+        ofFile.keepsTables = false;
         TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
       }
       isShrunk = fit && !fit->fits() && fit->longest > 0 && mayShrink && isFile;

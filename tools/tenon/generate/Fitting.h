@@ -21,8 +21,9 @@ struct FittingRequest {
 struct FitRequest {
   std::string variant; ///< empty for the one that a session takes
   unsigned threads = 0;
-  uint64_t maxMemory = 0; ///< as FittingRequest's
-  int64_t positions = 0;  ///< of a sequence; 0 for all of the engine
+  uint64_t maxMemory = 0;   ///< as FittingRequest's
+  int64_t positions = 0;    ///< of a sequence; 0 for all of the engine
+  bool keepsTables = false; ///< as generate::Positions has it
 };
 
 /// Of an engine's file, where its variant runs. None for an engine without a language model, or for
