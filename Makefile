@@ -19,12 +19,12 @@ platform-demo: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target tenon
 	@.venv/bin/python scripts/platform_demo.py --tenon $(BUILD)/bin/tenon
 
-# The sanitizers' programs are built first, so that none of the tests waits for a compiler.
-test: setup-tests $(BUILD)/build.ninja
-	@cmake --build $(BUILD)
+# What only tests need comes while the compiler works, and the sanitizers' programs are built first, so that none of the tests waits for a compiler.
+test: $(BUILD)/build.ninja
+	@scripts/setup.sh $(TEST_NEEDS) & setup=$$!; cmake --build $(BUILD); built=$$?; wait $$setup && exit $$built
 	@for preset in asan tsan; do cmake --preset $$preset && cmake --build --preset $$preset || exit; done
 	@status=0; rm -f $(BUILD)/ctest.xml; \
-	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc) --output-junit ctest.xml || status=$$?; \
+	ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(($$(nproc) + 1)) --output-junit ctest.xml || status=$$?; \
 	.venv/bin/python scripts/ctest_summary.py $(BUILD) $(BUILD)/ctest.xml; \
 	exit $$status
 
@@ -44,8 +44,9 @@ setup:
 	@scripts/setup.sh
 
 # What only tests need.
+TEST_NEEDS := torch programs serving registry signing deploy docs language emulators
 setup-tests:
-	@scripts/setup.sh torch programs serving registry signing deploy docs language emulators
+	@scripts/setup.sh $(TEST_NEEDS)
 
 setup-torch:
 	@scripts/setup.sh torch

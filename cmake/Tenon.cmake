@@ -90,14 +90,18 @@ function(tenon_library NAME)
   target_link_libraries(tenon_${NAME} PUBLIC ${ARG_DEPS})
 endfunction()
 
-# tenon_test(NAME SOURCES a.cpp ... [DEPS target ...]): a GoogleTest program registered with ctest.
+# tenon_test(NAME [UNOPTIMIZED] SOURCES a.cpp ... [DEPS target ...]): a GoogleTest program registered with ctest. To optimize GoogleTest's macros takes more
+# than half of the time of a test's file: UNOPTIMIZED are tests that hardly compute by themselves.
 function(tenon_test NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "UNOPTIMIZED" "" "SOURCES;DEPS" ${ARGN})
   find_package(GTest REQUIRED)
   tenon_batches(ARG_SOURCES)
   add_executable(${NAME} ${ARG_SOURCES})
   target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  if(ARG_UNOPTIMIZED)
+    target_compile_options(${NAME} PRIVATE -O0)
+  endif()
   target_compile_definitions(${NAME} PRIVATE TENON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${NAME} COMMAND ${NAME})
   # ctest lists what was left out; the text ends so only where nothing failed.

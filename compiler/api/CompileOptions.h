@@ -92,6 +92,12 @@ struct CompileOptions {
   /// Pages of a language model's session, at most kMaxPages; 0 for one sequence without pages. By
   /// default what `pagesOf` says.
   std::optional<uint64_t> pages;
+  /// What pages hold of a language model's keys and values: I8 or F8E4M3FN, with a scale for each
+  /// position and head; none for the model's own type.
+  std::optional<DType> cache;
+  /// Of an engine with pages: a token's logits have the same bits alone, beside others, in chunks
+  /// and from shared pages.
+  bool invariant = false;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};

@@ -11,8 +11,8 @@ namespace tenon::pipeline {
 /// Calls `visit(name, value)` for each field that decides the engine's bytes. A field that is added
 /// to CompileOptions must be named here, or this does not compile.
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
-  const auto &[model, output, shapes, optimizeFor, fixed, states, presets, pages, levels,
-               addsLevels, cpu, gpus, assembler, precision, allowTf32, allowTanhGelu,
+  const auto &[model, output, shapes, optimizeFor, fixed, states, presets, pages, cache, invariant,
+               levels, addsLevels, cpu, gpus, assembler, precision, allowTf32, allowTanhGelu,
                allowInt8Activations, guard, extraOutputs, observed, strict, verify, stopAfter,
                dumpPhases, cacheFolder, reproducer, threads, optimize, kernels, disabledFamilies,
                maxWeights, tuned, passes, passDump, progress, notice, cancel] = options;
@@ -25,6 +25,8 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("states", states);
   visit("presets", presets);
   visit("pages", pages);
+  visit("cache", cache);
+  visit("invariant", invariant);
   visit("adds_levels", addsLevels);
   visit("cubin", assembler);
   visit("precision", precision);

@@ -30,9 +30,10 @@ bool isCarriedAlong(Value value, ArrayRef<Operation *> ops, StringRef strategy) 
     return false;
   }
   // The runtime reads a count from its buffer, and so does a hand-built kernel.
-  bool readsBuffers = strategy == kContraction || strategy == kAttention ||
-                      isa<tn::RecurrenceOp, tn::HistogramOp, tn::TakeFirstOp, tn::SelectBoxesOp,
-                          tn::TopKOp, tn::TruePositionsOp, tn::PagedWriteOp>(ops.front());
+  bool readsBuffers =
+      strategy == kContraction || strategy == kAttention ||
+      isa<tn::RecurrenceOp, tn::HistogramOp, tn::TakeFirstOp, tn::SelectBoxesOp, tn::TopKOp,
+          tn::TruePositionsOp, tn::PagedWriteOp, tn::SampleOp>(ops.front());
   return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isElementwise(user) || !llvm::is_contained(ops, user);
   });

@@ -69,6 +69,9 @@ std::string computedIn(const Group &group) {
   if (tn::isFloat8Product(group.root)) {
     return "f8e4m3, sums of f32";
   }
+  if (isa<tn::PagedAttentionOp>(group.root) && other != element) {
+    return llvm::formatv("f32, keys and values of {0}", textOf(other));
+  }
   if (element.isInteger(8) || other.isInteger(8)) {
     return llvm::formatv("{0} x {1}, sums of {2}", textOf(element), textOf(other), textOf(sums));
   }
@@ -82,6 +85,9 @@ std::string computedIn(const Group &group) {
 }
 
 OtherNumbers inFloats(const Group &group, const CostModel &costs) {
+  if (isa_and_present<tn::PagedAttentionOp>(group.root)) {
+    return OtherNumbers(); // of keys and values by request
+  }
   Cost cost = costs.costOf(group.ops);
   int64_t more = 0;
   for (Value factor : factorsOf(group.root)) {

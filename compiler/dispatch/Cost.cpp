@@ -107,6 +107,9 @@ double narrowRate(Operation *op, const target::Target &cpu) {
     return 1;
   }
   Type element = getElementTypeOrSelf(op->getOperand(1));
+  if (isa<tn::PagedAttentionOp>(op) && element.isInteger(8)) {
+    return 1; // codes become floats
+  }
   bool isRounded = op->getOperand(0).getDefiningOp<tn::RoundBlocksOp>() != nullptr;
   return isRounded || element.isInteger(8) ? cpu.byteRate : element.isBF16() ? cpu.bf16Rate : 1;
 }

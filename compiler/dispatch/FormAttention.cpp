@@ -92,6 +92,24 @@ void takeCodes(Formation &formation, Group *group) {
   }
 }
 
+/// The writes to the pages of keys and of values that attention reads are one kernel.
+void joinWrites(Formation &formation, tn::PagedAttentionOp attention) {
+  tn::PagedWriteOp keys = attention.getKeys().getDefiningOp<tn::PagedWriteOp>(),
+                   values = attention.getValues().getDefiningOp<tn::PagedWriteOp>();
+  if (!keys || !values || keys.getSlots() != values.getSlots() ||
+      formation.grouping.groupOf(keys) || formation.grouping.groupOf(values)) {
+    return;
+  }
+  bool isFirst = formation.grouping.cameFirst(keys, values);
+  Operation *first = isFirst ? keys : values, *second = isFirst ? values : keys;
+  Group *group = formation.grouping.create(first, kSingle, first);
+  Group *other = formation.grouping.create(second, kSingle, second);
+  group->reason = other->reason = "a write to pages is compiled alone";
+  if (!formation.grouping.merge(group, other)) {
+    group->reason = "keys and values are written to their pages by one kernel";
+  }
+}
+
 } // namespace
 
 void formAttention(Formation &formation, Block *block) {
@@ -99,6 +117,9 @@ void formAttention(Formation &formation, Block *block) {
   for (tn::PagedAttentionOp root : paged) {
     Group *group = formation.grouping.create(root, kAttention, root);
     group->reason = "attention over pages is compiled alone";
+    if (formation.device().isGpu()) {
+      joinWrites(formation, root);
+    }
   }
   SmallVector<tn::AttentionOp> roots(block->getOps<tn::AttentionOp>());
   for (tn::AttentionOp root : roots) {

@@ -35,10 +35,14 @@ llvm::json::Object toValue(const OtherNumbers &other) {
 llvm::json::Array toValue(const std::vector<CandidateRecord> &candidates) {
   llvm::json::Array values;
   for (const CandidateRecord &candidate : candidates) {
-    values.push_back(llvm::json::Object{{"kernel", candidate.kernel},
-                                        {"verdict", candidate.verdict},
-                                        {"why", candidate.why},
-                                        {"us", rounded(candidate.microseconds)}});
+    llvm::json::Object value{{"kernel", candidate.kernel},
+                             {"verdict", candidate.verdict},
+                             {"why", candidate.why},
+                             {"us", rounded(candidate.microseconds)}};
+    if (!candidate.order.empty()) {
+      value["order"] = candidate.order;
+    }
+    values.push_back(std::move(value));
   }
   return values;
 }
@@ -118,6 +122,10 @@ std::string Records::toJson() const {
                              {"slow", region.slow}};
     if (!region.other.name.empty()) {
       value["other"] = toValue(region.other);
+    }
+    if (region.freely) {
+      value["freely"] = llvm::json::Object{{"kernel", region.freely->kernel},
+                                           {"us", rounded(region.freely->microseconds)}};
     }
     if (llvm::json::Object levels = levelsOf(region); !levels.empty()) {
       value["levels"] = std::move(levels);

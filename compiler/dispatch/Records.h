@@ -39,6 +39,13 @@ struct CandidateRecord {
   std::string verdict;     ///< "chosen", "possible", "refused", "disabled" or "excluded"
   std::string why;         ///< a sentence
   double microseconds = 0; ///< predicted; 0 if it refused
+  std::string order = {};  ///< of an invariant model: of the sums in a row
+};
+
+/// What a region of an invariant model would get if it were none.
+struct FreeChoice {
+  std::string kernel;
+  double microseconds = 0;
 };
 
 /// What a region's products would take in other numbers than theirs; none if `name` is empty.
@@ -73,6 +80,7 @@ struct RegionRecord {
   OtherNumbers other = {}; ///< FP32 where an operand is narrower, else what was predicted slower
   std::optional<int64_t> priced = std::nullopt; ///< the number of the price of both, if any
   std::vector<LevelRecord> levels = {};
+  std::optional<FreeChoice> freely = std::nullopt; ///< of an invariant model
   bool converts = false; ///< whether all of it is quantization or casts of the model
   std::string slow =
       {}; ///< why no kernel is near what its bytes and operations need; empty if one is

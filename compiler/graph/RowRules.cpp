@@ -346,6 +346,10 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
                     known.isAbsent(select.getOverlap());
         return fits ? Rows::along(0) : Rows::mixed(op, "selects boxes of all rows");
       })
+      .Case<SampleOp>([&](SampleOp sample) {
+        bool fits = known.isSame(sample->getOperands()) && known.of(sample.getLogits()).isAlong(0);
+        return fits ? Rows::along(0) : Rows::mixed(op, "draws tokens of all rows");
+      })
       .Case<TakeFirstOp>([&](TakeFirstOp taken) {
         bool isKept = known.of(taken.getX()).isCarried() && known.of(taken.getX()).axis != 0 &&
                       known.isAbsent(taken.getCount());

@@ -1,7 +1,8 @@
 // Registers the `tn` dialect with its attributes and operations.
-// Relies on the definitions generated from TnDialect.td and TnRareOps.td, and on those of TnOps.td,
-// which TnOpsShard.cpp.in compiles in parts.
+// Relies on the definitions generated from TnDialect.td, TnRareOps.td and TnShardOps.td, and on
+// those of TnOps.td, which TnOpsShard.cpp.in compiles in parts.
 #include "compiler/graph/TnRare.h"
+#include "compiler/graph/TnShard.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -17,6 +18,8 @@ using namespace tenon::tn;
 #include "compiler/graph/TnAttrs.cpp.inc"
 #define GET_OP_CLASSES
 #include "compiler/graph/TnRareOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/graph/TnShardOps.cpp.inc"
 
 void TnDialect::initialize() {
   addAttributes<
@@ -27,6 +30,9 @@ void TnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "compiler/graph/TnRareOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "compiler/graph/TnShardOps.cpp.inc"
       >();
 }
 

@@ -2,3 +2,4 @@
 
 include "compiler/graph/TnOps.td"
 include "compiler/graph/TnRareOps.td"
+include "compiler/graph/TnShardOps.td"

@@ -87,6 +87,7 @@ def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResult
 //===--- Keys and values in pages ------------------------------------------------------------------------------===//
 
 def Tn_PageTensor : RankedTensorOf<[F16, BF16, F32]>;
+def Tn_CacheTensor : RankedTensorOf<[F16, BF16, F32, I8, F8E4M3FN]>;
 def Tn_I64Tensor : RankedTensorOf<[I64]>;
 
 def Tn_PagedWriteOp : Tn_InferredOp<"paged_write"> {
@@ -96,10 +97,14 @@ def Tn_PagedWriteOp : Tn_InferredOp<"paged_write"> {
     slots[t] / P. A slot of -1 writes nothing; no two others are equal. `keys` says which of the two the cache holds: a
     target lays out the P * D elements of a page's head as its kernels read them, so nothing else but `tn.paged_write`
     and `tn.paged_attention` may read a cache. The reference keeps them row-major.
+
+    A cache of i8 or f8E4M3FN is [pages, Hk, P, D + 4] and holds codes: a row is divided by its scale, which is its largest
+    magnitude by 127 or 448, and rounded to nearest even; the scale follows as the 4 bytes of an f32. It is 0 for rows of
+    magnitudes below 2^-100, and NaN for rows with an infinity or NaN. No other row changes what is written.
     `%c = tn.paged_write %cache, %x, %slots {keys} : (tensor<9x2x32x64xf32>, tensor<5x2x64xf32>, tensor<5xi64>) -> tensor<9x2x32x64xf32>`
   }];
-  let arguments = (ins Tn_PageTensor:$cache, Tn_PageTensor:$x, Tn_I64Tensor:$slots, UnitAttr:$keys);
-  let results = (outs Tn_PageTensor:$y);
+  let arguments = (ins Tn_CacheTensor:$cache, Tn_PageTensor:$x, Tn_I64Tensor:$slots, UnitAttr:$keys);
+  let results = (outs Tn_CacheTensor:$y);
   let assemblyFormat = "$cache `,` $x `,` $slots attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_PagedAttentionOp : Tn_InferredOp<"paged_attention", [Tn_Contraction]> {
@@ -107,7 +112,7 @@ def Tn_PagedAttentionOp : Tn_InferredOp<"paged_attention", [Tn_Contraction]> {
   let description = [{
     q [T, H, D] are the new tokens of S sequences, one sequence after the other: those of s are starts[s] to starts[s + 1], with
     starts[0] = 0. Of its lengths[s] positions they are the last; position p is at p % P of page pages[s, p / P]. `keys` is
-    [pages, Hk, P, D], `values` [pages, Hk, P, Dv], H a multiple of Hk, and head h reads head h / (H / Hk). `pages` is
+    [pages, Hk, P, D], `values` [pages, Hk, P, Dv] (of codes, D + 4 and Dv + 4, as tn.paged_write has them), H a multiple of Hk, and head h reads head h / (H / Hk). `pages` is
     [S, M], `starts` [S + 1], `lengths` [S]; the result is [T, H, Dv].
 
     A token sees the keys up to its own position: all of them, or with a `window` above 0 the last `window`. Scores are
@@ -115,11 +120,29 @@ def Tn_PagedAttentionOp : Tn_InferredOp<"paged_attention", [Tn_Contraction]> {
     is stored at other positions does not matter, and a token's result does not depend on the other sequences, nor on
     how many tokens of its own come with it.
   }];
-  let arguments = (ins Tn_PageTensor:$q, Tn_PageTensor:$keys, Tn_PageTensor:$values, Tn_I64Tensor:$pages,
+  let arguments = (ins Tn_PageTensor:$q, Tn_CacheTensor:$keys, Tn_CacheTensor:$values, Tn_I64Tensor:$pages,
                        Tn_I64Tensor:$starts, Tn_I64Tensor:$lengths, F64Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap);
   let results = (outs Tn_PageTensor:$y);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
+}
+
+def Tn_SampleOp : Tn_InferredOp<"sample"> {
+  let summary = "A token for each row of logits, drawn as the row's parameters say, and its logprob";
+  let description = [{
+    `logits` are [L, V], V at most 2^19. `numbers` [L, 3] has temperature, top-p and min-p of each row, `integers` [L, 3]
+    top-k (0 for all), the seed and the position of the token that is drawn. `ids` [L] are the tokens, `logprobs` [L] the
+    logarithms of their probabilities in the softmax of the logits as they stand. A row with a logit that is not finite
+    gets -1 and NaN.
+
+    With a temperature of 0 the largest logit is taken. Otherwise the order is: temperature, min-p, top-k, top-p; of what
+    is left the largest with noise on it is drawn (Gumbel's, of Philox4x32-10 under the seed, at the position and the
+    token). Of equal ones the token of the lower number counts as the larger. support/random/GumbelNoise.h has each
+    operation, so that a row gives the same token on every target and in generate/sampling.
+  }];
+  let arguments = (ins RankedTensorOf<[F32]>:$logits, RankedTensorOf<[F64]>:$numbers, Tn_I64Tensor:$integers);
+  let results = (outs Tn_I64Tensor:$ids, RankedTensorOf<[F32]>:$logprobs);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
 //===--- Calibration -------------------------------------------------------------------------------------------===//

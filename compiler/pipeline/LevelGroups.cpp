@@ -24,7 +24,8 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
     if (isa<tn::MatmulOp, tn::ConvOp, tn::AttentionOp, tn::PagedAttentionOp>(op)) {
       Type element = getElementTypeOrSelf(op->getOperand(1));
       units |= element.isBF16() ? engine::x86::kAmxBf16 : 0;
-      units |= element.isInteger(8) ? kUnitsOfBytes : 0;
+      bool isCache = isa<tn::PagedAttentionOp>(op); // whose codes become floats
+      units |= element.isInteger(8) && !isCache ? kUnitsOfBytes : 0;
     }
     units |= options.allowInt8Activations && isa<tn::DecodeRowsOp>(op) ? kUnitsOfBytes : 0;
   });

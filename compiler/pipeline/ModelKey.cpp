@@ -130,6 +130,11 @@ public:
   void operator()(llvm::StringRef name, const std::optional<opt::Precision> &precision) {
     all[name] = precision ? nameOf(*precision) : "keep";
   }
+  void operator()(llvm::StringRef name, const std::optional<DType> &type) {
+    if (type) {
+      all[name] = llvm::StringRef(nameOf(*type));
+    }
+  }
   void operator()(llvm::StringRef name, const std::optional<uint64_t> &number) {
     if (number) {
       all[name] = *number;

@@ -1,12 +1,16 @@
 // The whole way, in order: a model file becomes an engine file. Read this file first;
 // docs/explanation/data-way.md is its map. Each phase is one function; what holds between two
 // phases is checked where the second begins.
+//
+// One file: the phases of a compilation, in their order.
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
+#include "compiler/frontend/language/Language.h"
 #include "compiler/graph/GraphInfo.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Float8Products.h"
@@ -24,10 +28,13 @@ namespace tenon::pipeline {
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  uint64_t pages = pagesOf(options);
-  if (pages > 0 && !options.gpus.empty()) {
-    return Status::error(ErrorId::BadArgument, "--pages is for CPUs: GPUs have no kernels of pages",
-                         "leave it out, or compile for --target cpu");
+  if (options.invariant && (pagesOf(options) == 0 || !options.optimizeFor.empty())) {
+    return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
+                         "add --pages, and leave --optimize-for out");
+  }
+  if (options.cache && (pagesOf(options) == 0 || !options.gpus.empty())) {
+    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
+                         "add --pages, compile for --target cpu, or leave it out");
   }
   TENON_ASSIGN(frontend::Format format, frontend::formatOf(options.model));
   bool isLanguage = format == frontend::Format::Gguf || format == frontend::Format::Folder;
@@ -36,9 +43,10 @@ Status Compilation::importModel() {
                          "leave it out, or compile a GGUF file or a Hugging Face folder");
   }
   frontend::ImportOptions importOptions;
+  importOptions.cache = options.cache;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
-  importOptions.pages = static_cast<int64_t>(pages);
+  importOptions.pages = static_cast<int64_t>(pagesOf(options));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
@@ -48,6 +56,10 @@ Status Compilation::importModel() {
     return gapReport(options.model, imported.gaps);
   }
   module = std::move(imported.module);
+  // A CPU's logits are where a sampler on the host reads them; a GPU's would have to be fetched.
+  if (pagesOf(options) > 0 && !options.gpus.empty()) {
+    language::addDraws(*module);
+  }
   assets = std::move(imported.assets);
   summary.narrowed = narrowings(*module);
   TENON_TRY(checkStrict(options, summary.narrowed));
@@ -118,6 +130,9 @@ Status Compilation::optimize() {
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32
 /// spellings and leave norms and attention with names.
 Status Compilation::convertPrecision() {
+  if (options.invariant) {
+    (*module)->setAttr(tn::kInvariant, UnitAttr::get(&context));
+  }
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }

@@ -36,8 +36,10 @@ OwningOpRef<ModuleOp> modelOf(tn::RegionOp region) {
   OpBuilder builder(context);
   Location location = region.getLoc();
   OwningOpRef<ModuleOp> model = ModuleOp::create(location);
-  if (Attribute allowed = region->getParentOfType<ModuleOp>()->getAttr(codegen::kAllowTf32)) {
-    (*model)->setAttr(codegen::kAllowTf32, allowed);
+  for (StringRef name : {codegen::kAllowTf32, tn::kInvariant}) {
+    if (Attribute attribute = region->getParentOfType<ModuleOp>()->getAttr(name)) {
+      (*model)->setAttr(name, attribute);
+    }
   }
   llvm::SetVector<Value> inputs;
   for (Value operand : region.getInputs()) {

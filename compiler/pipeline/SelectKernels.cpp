@@ -224,6 +224,11 @@ KernelSelector::select(ModuleOp module, dispatch::Records &records,
         noteExcluded(record.candidates, fastest.selection.chosen.text());
       }
       record.slow = slownessOf(selection, record.cost);
+      if (tn::isInvariant(module)) {
+        const Answer &freely = ask(codegen::outlineFreely(region).text,
+                                   wanted.find(dispatch::nodeNames(region.getLoc())));
+        record.freely = {freely.selection.chosen.text(), freely.selection.microseconds};
+      }
       records.setKernelTime(*number, selection.microseconds);
       if (chosen) {
         chosen(region, record);

@@ -13,4 +13,8 @@ void exponentials(std::span<const float> logits, float largest, std::span<float>
 /// The sum of these, in one order.
 double sumOfExponentials(std::span<const float> logits, float largest);
 
+/// The sum of the exponentials of those that are not below `least`, in shares (GumbelNoise.h): of
+/// at most kMostShares logits exact. The largest logit is 0.
+double sumOfShares(std::span<const float> logits, float least);
+
 } // namespace tenon::generate

@@ -2,8 +2,9 @@
 // them, and is compared in double.
 #include "generate/sampling/Sampler.h"
 
+#include "generate/grammar/Automaton.h"
 #include "generate/sampling/Exponentials.h"
-#include "generate/sampling/Noise.h"
+#include "support/random/GumbelNoise.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -29,15 +30,13 @@ std::string shown(double value) {
 /// Of logits that nothing draws, in place of infinities that a temperature near 0 makes.
 constexpr float kNever = -1e30f;
 
-/// The sum of the probabilities that are not below `least`, the largest of which is 1.
-double massFrom(std::span<const float> scaled, float least) {
-  std::vector<float> held(scaled.size());
-  std::ranges::transform(scaled, held.begin(),
-                         [&](float logit) { return logit >= least ? logit : kNever; });
-  return sumOfExponentials(held, 0);
-}
-
 Status refuse(std::string_view what) { return Status::error(ErrorId::BadArgument, what); }
+
+Status notFinite(uint64_t position) {
+  return Status::error(ErrorId::LogitsNotFinite,
+                       strCat("the logits at position ", position, " are not finite"),
+                       "run the model without --precision and without --allow");
+}
 
 /// The difference of an infinity to itself is not a number, nor is any sum with that.
 bool areFinite(std::span<const float> logits) {
@@ -142,7 +141,7 @@ void Sampler::change(std::vector<float> &logits) const {
 Sampler::Candidates Sampler::candidates(std::span<const float> logits, float largest) const {
   float least = static_cast<float>(leastNoise() - mostNoise());
   if (options.minP > 0) {
-    least = std::max(least, static_cast<float>(std::log(options.minP)));
+    least = std::max(least, static_cast<float>(logarithm(options.minP)));
   }
   float scale = static_cast<float>(std::min(1 / options.temperature, double(-kNever)));
   std::vector<float> scaled(logits.size());
@@ -150,9 +149,10 @@ Sampler::Candidates Sampler::candidates(std::span<const float> logits, float lar
                          [&](float logit) { return std::max((logit - largest) * scale, kNever); });
   Candidates result;
   if (options.topP < 1 && options.topK == 0) {
-    result.mass = massFrom(scaled, least);
+    result.mass = sumOfShares(scaled, least);
     // All below it together are less than what top-p leaves out.
-    double rest = (1 - options.topP) * result.mass / static_cast<double>(logits.size());
+    double rest =
+        (1 - options.topP) * result.mass / (kWholeShare * static_cast<double>(logits.size()));
     least = std::max(least, static_cast<float>(std::log(rest)) - 1);
   }
   for (size_t i = 0; i < scaled.size(); ++i) {
@@ -184,7 +184,7 @@ void Sampler::keepProbable(Candidates &candidates) const {
   };
   auto massOf = [](std::span<const Candidate> some) {
     return std::accumulate(some.begin(), some.end(), 0.0, [](double sum, const Candidate &each) {
-      return sum + static_cast<double>(each.probability);
+      return sum + shareOf(each.probability);
     });
   };
   if (options.topK > 0 && static_cast<size_t>(options.topK) < list.size()) {
@@ -195,7 +195,8 @@ void Sampler::keepProbable(Candidates &candidates) const {
   if (options.topP >= 1) {
     return;
   }
-  double wanted = options.topP * (options.topK > 0 ? massOf(list) : candidates.mass), kept = 0;
+  double mass = options.topK > 0 ? massOf(list) : candidates.mass;
+  double wanted = std::max(1.0, std::floor(options.topP * mass)), kept = 0;
   auto first = list.begin(), end = list.end();
   while (end - first > kSorted) {
     auto middle = first + (end - first) / 2;
@@ -210,7 +211,7 @@ void Sampler::keepProbable(Candidates &candidates) const {
   }
   std::sort(first, end, before);
   while (first != end && kept < wanted) {
-    kept += static_cast<double>(first->probability);
+    kept += shareOf(first->probability);
     ++first;
   }
   list.erase(first, list.end());
@@ -243,28 +244,51 @@ bool Sampler::changesLogits() const {
          options.presence != 0;
 }
 
-Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position) {
+DrawParameters Sampler::parameters(uint64_t position) const {
+  return {.temperature = options.temperature,
+          .topP = options.topP,
+          .minP = options.minP,
+          .topK = options.topK,
+          .seed = options.seed,
+          .position = position};
+}
+
+Result<Draw> Sampler::take(Draw drawn, uint64_t position) {
+  if (drawn.token < 0) {
+    return notFinite(position);
+  }
+  ++generated[drawn.token];
+  return drawn;
+}
+
+Result<int32_t> Sampler::choose(std::span<const float> logits, uint64_t position,
+                                const grammar::Mask *mask) const {
   if (!areFinite(logits)) {
-    return Status::error(ErrorId::LogitsNotFinite,
-                         strCat("the logits at position ", position, " are not finite"),
-                         "run the model without --precision and without --allow");
+    return notFinite(position);
   }
   std::vector<float> changed;
   std::span<const float> read = logits;
-  if (changesLogits()) {
+  if (changesLogits() || mask) {
     changed.assign(logits.begin(), logits.end());
     change(changed);
+    if (mask) {
+      mask->keep(changed, kNever);
+    }
     read = changed;
   }
-  Draw draw{.token = largestOf(read)};
-  if (options.temperature > 0) {
-    Candidates likely = candidates(read, read[draw.token]);
-    keepProbable(likely);
-    draw.token = drawn(likely.list, position);
+  int32_t largest = largestOf(read);
+  if (options.temperature == 0) {
+    return largest;
   }
-  draw.logprob = static_cast<double>(logits[draw.token]) - logSum(logits);
-  ++generated[draw.token];
-  return draw;
+  Candidates likely = candidates(read, read[largest]);
+  keepProbable(likely);
+  return drawn(likely.list, position);
+}
+
+Result<Draw> Sampler::draw(std::span<const float> logits, uint64_t position,
+                           const grammar::Mask *mask) {
+  TENON_ASSIGN(int32_t token, choose(logits, position, mask));
+  return take({token, static_cast<double>(logits[token]) - logSum(logits)}, position);
 }
 
 std::vector<Draw> topTokens(std::span<const float> logits, size_t count) {

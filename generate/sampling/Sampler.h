@@ -12,6 +12,10 @@
 
 namespace tenon::generate {
 
+namespace grammar {
+struct Mask;
+}
+
 struct SamplingOptions {
   double temperature = 0; ///< 0 takes the largest logit
   int64_t topK = 0;       ///< tokens that are drawn from; 0 for all
@@ -27,6 +31,13 @@ struct SamplingOptions {
 /// TN0105 for what is out of range.
 Status checkSampling(const SamplingOptions &options, int64_t vocabulary);
 
+/// What an engine that draws tokens itself is told of a row; they are the sampler's.
+struct DrawParameters {
+  double temperature = 0, topP = 1, minP = 0;
+  int64_t topK = 0;
+  uint64_t seed = 0, position = 0;
+};
+
 struct Draw {
   int32_t token = 0;
   /// Of the model's own distribution, before bias and all else, to within 3e-7.
@@ -39,8 +50,20 @@ class Sampler {
 public:
   Sampler(SamplingOptions theOptions, std::span<const int32_t> prompt);
 
-  /// TN0617 where a logit is not finite. `position` is that of the token that is drawn.
-  Result<Draw> draw(std::span<const float> logits, uint64_t position);
+  /// TN0617 where a logit is not finite. `position` is that of the token that is drawn; it is one
+  /// of the mask's, where there is one.
+  Result<Draw> draw(std::span<const float> logits, uint64_t position,
+                    const grammar::Mask *mask = nullptr);
+  /// The token that `draw` would draw, which is not remembered. With logits of a smaller model it
+  /// is a guess of what the larger one draws: both have the same noise.
+  Result<int32_t> choose(std::span<const float> logits, uint64_t position,
+                         const grammar::Mask *mask = nullptr) const;
+  /// Whether the tokens before, or a bias, change the logits: `draw` alone does that.
+  bool changesLogits() const;
+  /// What an engine needs to draw at a position as `draw` would, where nothing changes the logits.
+  DrawParameters parameters(uint64_t position) const;
+  /// Takes what an engine drew, by these, in place of `draw`. TN0617 for a token of -1.
+  Result<Draw> take(Draw drawn, uint64_t position);
 
 private:
   struct Candidate {
@@ -50,14 +73,13 @@ private:
   };
   struct Candidates {
     std::vector<Candidate> list;
-    double mass = 0; ///< the probabilities of all that top-p counts, of which the largest is 1
+    double mass = 0; ///< the probabilities of all that top-p counts, in shares (GumbelNoise.h)
   };
   void change(std::vector<float> &logits) const;
   Candidates candidates(std::span<const float> logits, float largest) const;
   static void weigh(std::vector<Candidate> &list);
   void keepProbable(Candidates &candidates) const;
   int32_t drawn(std::span<const Candidate> list, uint64_t position) const;
-  bool changesLogits() const;
 
   SamplingOptions options;
   /// How often each token of prompt and answer was generated.

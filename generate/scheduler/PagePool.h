@@ -36,7 +36,7 @@ public:
   int64_t free() const { return static_cast<int64_t>(idle.size()); }
   /// Of the free ones, those with contents to be found.
   int64_t kept() const { return idleNamed; }
-  bool isReferenced(int32_t page) const { return pages[page].references > 0; }
+  int64_t references(int32_t page) const { return pages[page].references; }
 
   std::optional<Match> find(const PageContents &contents) const;
   /// One more reference of a page.

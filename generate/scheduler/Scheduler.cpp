@@ -1,8 +1,8 @@
 // Implements admission, growth, preemption and sharing. Which request is the victim follows from
 // the order in which requests run: whoever is last there came last of the lowest priority.
+// One file: a step is planned by parts that read and change the same lists.
 #include "generate/scheduler/Scheduler.h"
 
-#include "generate/scheduler/PromptLookup.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -108,8 +108,7 @@ void Scheduler::expire(int64_t now, Step &step) {
 }
 
 void Scheduler::preempt(Request &victim, const Request &winner, int64_t pagesShort, Step &step) {
-  step.preemptions.push_back(
-      {victim.arrival.id, winner.arrival.id, victim.computed, std::max<int64_t>(pagesShort, 1)});
+  step.preemptions.push_back({victim.arrival.id, winner.arrival.id, victim.computed, pagesShort});
   ++counted.preemptions;
   victim.lost = std::max(victim.lost, victim.computed);
   release(victim);
@@ -177,25 +176,97 @@ bool Scheduler::isBeingComputed(const Request &request,
   });
 }
 
+/// Running requests may soon need one more page each: without them, the next step would preempt
+/// what this one admits.
+int64_t Scheduler::growingPages(std::span<Request *const> others) const {
+  return std::ranges::count_if(others, [&](const Request *other) {
+    return mayNeed(*other) > static_cast<int64_t>(other->pages.size());
+  });
+}
+
+/// Pages that a waiting request needs beyond those that are free, where so many others grow; none
+/// are missing if it is not above 0.
+int64_t Scheduler::missingPages(const Request &request, std::span<const PagePool::Match> shared,
+                                int64_t growing) const {
+  bool reserves = options.policy == PagePolicy::Reserve;
+  int64_t wanted = reserves ? mayNeed(request) : pagesOf(request.size()) + growing;
+  int64_t kept = std::ranges::count_if(
+      shared, [&](const PagePool::Match &match) { return pool.references(match.page) == 0; });
+  return wanted - static_cast<int64_t>(shared.size()) + kept - (pool.free() - promised);
+}
+
+/// Pages that nobody references if these requests give up theirs.
+int64_t Scheduler::freedBy(std::span<Request *const> victims) const {
+  std::unordered_map<int32_t, int64_t> held;
+  for (const Request *victim : victims) {
+    for (int32_t page : victim->pages) {
+      ++held[page];
+    }
+  }
+  return std::ranges::count_if(
+      held, [&](const auto &each) { return each.second == pool.references(each.first); });
+}
+
+/// Tokens of prompts in a step beside those who run.
+int64_t Scheduler::promptBudget(int64_t promptTokens) const {
+  int64_t continuing = std::ranges::count_if(
+      runningOnes, [](const Request *request) { return request->remaining() == 1; });
+  int64_t left = options.stepTokens - continuing;
+  return continuing > 0 ? std::min({left, options.promptTokens, promptTokens}) : left;
+}
+
+/// Admits requests that have a higher priority than running ones, which make room where there is
+/// none. Nobody loses pages to one that would have to wait nevertheless, for pages or for tokens.
+void Scheduler::displace(int64_t promptTokens, Step &step) {
+  auto place = waitingOnes.begin();
+  for (int deferred = 0; place != waitingOnes.end() && !runningOnes.empty() &&
+                         deferred < kMaxDeferred && options.policy == PagePolicy::Recompute;) {
+    Request &request = **place++;
+    auto first = std::ranges::find_if(runningOnes, [&](const Request *other) {
+      return other->arrival.priority < request.arrival.priority;
+    });
+    if (first == runningOnes.end()) {
+      return;
+    }
+    std::span<Request *const> lower(first, runningOnes.end());
+    std::vector<PagePool::Match> shared = sharedPages(request);
+    if (isBeingComputed(request, shared)) {
+      ++deferred;
+      continue;
+    }
+    std::span<Request *const> higher(runningOnes.begin(), first);
+    int64_t ahead = 0;
+    for (const Request *other : higher) {
+      ahead += other->remaining() == 1 ? 0 : other->remaining();
+    }
+    if (ahead >= promptBudget(promptTokens)) {
+      return;
+    }
+    if (missingPages(request, shared, growingPages(higher)) > freedBy(lower)) {
+      return;
+    }
+    for (size_t left = lower.size(); left > 0; --left) {
+      int64_t missing = missingPages(request, sharedPages(request), growingPages(runningOnes));
+      if (missing <= 0 && running() < options.maxRunning) {
+        break;
+      }
+      preempt(*runningOnes.back(), request, std::max<int64_t>(missing, 0), step);
+    }
+    if (admit(request) != Admission::Admitted) {
+      return;
+    }
+  }
+}
+
 Scheduler::Admission Scheduler::admit(Request &request) {
   std::vector<PagePool::Match> shared = sharedPages(request);
   if (isBeingComputed(request, shared)) {
     return Admission::Deferred;
   }
-  auto isFree = [&](const PagePool::Match &match) { return !pool.isReferenced(match.page); };
-  int64_t known = pagesOf(request.size()), all = mayNeed(request);
-  bool reserves = options.policy == PagePolicy::Reserve;
-  // Running requests may soon need one more page each: without them, the next step would preempt
-  // what this one admits.
-  int64_t growing = std::ranges::count_if(runningOnes, [&](const Request *other) {
-    return mayNeed(*other) > static_cast<int64_t>(other->pages.size());
-  });
-  int64_t wanted = reserves ? all : known + growing;
-  int64_t missing = wanted - static_cast<int64_t>(shared.size()) +
-                    static_cast<int64_t>(std::ranges::count_if(shared, isFree));
-  if (missing > pool.free() - promised) {
+  if (missingPages(request, shared, growingPages(runningOnes)) > 0) {
     return Admission::Blocked;
   }
+  int64_t known = pagesOf(request.size());
   for (const PagePool::Match &match : shared) {
     pool.reference(match.page);
     request.pages.push_back(match.page);
@@ -204,7 +275,7 @@ Scheduler::Admission Scheduler::admit(Request &request) {
   while (static_cast<int64_t>(request.pages.size()) < known) {
     request.pages.push_back(pool.take());
   }
-  promised += reserves ? all - known : 0;
+  promised += options.policy == PagePolicy::Reserve ? mayNeed(request) - known : 0;
   request.computed = static_cast<int64_t>(shared.size()) * options.page;
   if (!request.reused) {
     request.reused = request.computed;
@@ -227,13 +298,12 @@ void Scheduler::plan(Request &request, int64_t count, Step &step) const {
                        .pages = request.pages});
 }
 
-Step Scheduler::next(int64_t now) {
+Step Scheduler::next(int64_t now, int64_t promptTokens) {
   Step step;
   expire(now, step);
+  displace(promptTokens, step);
   auto continues = [](const Request *request) { return request->remaining() == 1; };
-  int64_t continuing = std::ranges::count_if(runningOnes, continues);
-  int64_t left = options.stepTokens - continuing; // for tokens of prompts
-  left = continuing > 0 ? std::min(left, options.promptTokens) : left;
+  int64_t left = promptBudget(promptTokens);
   // Preemptions shorten the list from its end.
   for (size_t i = 0; i < runningOnes.size(); ++i) {
     Request &request = *runningOnes[i];
@@ -260,31 +330,41 @@ Step Scheduler::next(int64_t now) {
     left -= count;
     plan(request, count, step);
   }
-  speculate(left, step);
+  step.left = options.stepTokens;
+  for (const Work &work : step.work) {
+    step.left -= work.end - work.start;
+  }
   return step;
 }
 
-/// Gives the step's answers drafts, within the pages that they have.
-void Scheduler::speculate(int64_t left, Step &step) const {
+int64_t Scheduler::mayGuess(const Work &work) const {
+  const Request &request = requests.at(work.id);
+  if (work.rows == 0 || request.size() == request.prompt) {
+    return 0; // a prompt is not continued yet
+  }
+  int64_t inPages = static_cast<int64_t>(work.pages.size()) * options.page,
+          inAnswer = request.prompt + request.arrival.maxTokens - 1;
+  return std::max<int64_t>(std::min({options.draftTokens, inAnswer - request.size(),
+                                     std::min(inPages, options.positions) - request.size()}),
+                           0);
+}
+
+void Scheduler::speculate(Step &step, const Guess &guess) const {
   int64_t rows = options.maxRows;
   for (const Work &work : step.work) {
     rows -= work.rows;
   }
   for (Work &work : step.work) {
-    const Request &request = requests.at(work.id);
-    if (work.rows == 0 || request.size() == request.prompt) {
-      continue; // a prompt is not continued yet
+    int64_t most = std::min({mayGuess(work), step.left, rows});
+    if (most <= 0) {
+      continue;
     }
-    int64_t inPages = static_cast<int64_t>(work.pages.size()) * options.page,
-            inAnswer = request.prompt + request.arrival.maxTokens - 1;
-    int64_t most = std::min({options.draftTokens, left, rows, inAnswer - work.end,
-                             std::min(inPages, options.positions) - work.end});
-    std::span<const int32_t> draft = lookUp(work.tokens, most);
+    std::span<const int32_t> draft = guess(work, most);
     int64_t count = static_cast<int64_t>(draft.size());
     work.draft.assign(draft.begin(), draft.end());
     work.end += count;
     work.rows += count;
-    left -= count;
+    step.left -= count;
     rows -= count;
   }
 }

@@ -6,6 +6,8 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -64,9 +66,10 @@ struct Work {
 /// A request that lost its pages and waits for others.
 struct Preemption {
   uint64_t id = 0;
-  uint64_t winner = 0;    ///< the request that needed pages
+  uint64_t winner = 0;    ///< the request that needed pages, or to run
   int64_t tokensLost = 0; ///< to be computed again, but for those in pages that are still kept
-  int64_t pagesShort = 0; ///< pages that the winner needed beyond those that were free
+  /// Pages that the winner needed beyond those that were free; 0 where maxRunning requests ran.
+  int64_t pagesShort = 0;
 };
 
 /// A request that the scheduler ended.
@@ -79,6 +82,7 @@ struct Step {
   std::vector<Work> work; ///< at most one of each request
   std::vector<Preemption> preemptions;
   std::vector<Refusal> refusals; ///< requests at their deadline: TN0813
+  int64_t left = 0;              ///< tokens that it could also compute
 };
 
 struct SchedulerCounts {
@@ -90,8 +94,8 @@ struct SchedulerCounts {
   uint64_t acceptedTokens = 0; ///< of those, that were drawn
 };
 
-/// One thread at a time. A round is `next`, the step, `complete`, and for each request that drew
-/// `append` or `end`.
+/// One thread at a time. A round is `next`, `speculate` where answers are guessed, the step,
+/// `complete`, and for each request that drew `append` or `end`.
 class Scheduler {
 public:
   /// The options are in their ranges.
@@ -103,8 +107,17 @@ public:
   /// Frees its pages, of which the full ones are kept for others until their room is needed. An id
   /// that has ended is left alone.
   void end(uint64_t id);
-  /// Plans a step. Running requests come before waiting ones, each by priority and age.
-  Step next(int64_t now);
+  /// Plans a step. Running requests come before waiting ones, each by priority and age; but one
+  /// that waits takes the places and pages of running ones of lower priority, where it needs them,
+  /// unless the policy is Reserve.
+  /// `promptTokens` bounds those of prompts beside answers, as the option does.
+  Step next(int64_t now, int64_t promptTokens = std::numeric_limits<int64_t>::max());
+  /// Tokens of a guess that its request could have, if the step had room for all.
+  int64_t mayGuess(const Work &work) const;
+  /// How a work goes on, at most so many tokens.
+  using Guess = std::function<std::span<const int32_t>(const Work &work, int64_t count)>;
+  /// Gives the step's answers drafts, as far as it has room.
+  void speculate(Step &step, const Guess &guess) const;
   /// The step was run: its tokens are in their pages.
   void complete(const Step &step);
   /// The token that a running request drew, and whether it is the next of its draft: its keys and
@@ -145,9 +158,14 @@ private:
   void release(Request &request);
   std::vector<PagePool::Match> sharedPages(const Request &request) const;
   bool isBeingComputed(const Request &request, std::span<const PagePool::Match> shared) const;
+  int64_t missingPages(const Request &request, std::span<const PagePool::Match> shared,
+                       int64_t growing) const;
+  int64_t growingPages(std::span<Request *const> others) const;
+  int64_t freedBy(std::span<Request *const> victims) const;
+  int64_t promptBudget(int64_t promptTokens) const;
+  void displace(int64_t promptTokens, Step &step);
   Admission admit(Request &request);
   void plan(Request &request, int64_t count, Step &step) const;
-  void speculate(int64_t left, Step &step) const;
   void nameFullPages(Request &request);
 
   SchedulerOptions options;

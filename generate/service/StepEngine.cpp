@@ -29,7 +29,7 @@ Result<std::unique_ptr<StepEngine>> SequenceEngine::create(const LanguageModel &
   return std::unique_ptr<StepEngine>(std::move(engine));
 }
 
-Status SequenceEngine::run(const StepBatch &batch, std::span<float> logits) {
+Status SequenceEngine::run(const StepBatch &batch, std::span<float> logits, std::span<Draw>) {
   std::vector<int32_t> tokens;
   std::span<const int64_t> rows = batch.rows; // those that are not written yet
   auto write = [&](std::span<const float> row) {

@@ -16,8 +16,9 @@ class StepEngine {
 public:
   virtual ~StepEngine() = default;
   virtual const PageFacts &facts() const = 0;
+  virtual bool draws() const { return false; }
   /// As StepSession::run.
-  virtual Status run(const StepBatch &batch, std::span<float> logits) = 0;
+  virtual Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) = 0;
   /// Bytes that it holds beside the model's weights.
   virtual Result<uint64_t> memory() const = 0;
 };
@@ -30,8 +31,9 @@ public:
                                                     int64_t pages);
 
   const PageFacts &facts() const override { return session.facts(); }
-  Status run(const StepBatch &batch, std::span<float> logits) override {
-    return session.run(batch, logits);
+  bool draws() const override { return session.draws(); }
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) override {
+    return session.run(batch, logits, drawn);
   }
   Result<uint64_t> memory() const override { return session.memory(); }
 
@@ -50,7 +52,7 @@ public:
                                                     unsigned threads);
 
   const PageFacts &facts() const override { return pageFacts; }
-  Status run(const StepBatch &batch, std::span<float> logits) override;
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) override;
   Result<uint64_t> memory() const override;
 
 private:

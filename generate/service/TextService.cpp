@@ -2,6 +2,7 @@
 // caller is handed comes last, since it may submit and cancel from within.
 #include "generate/service/TextService.h"
 
+#include "generate/scheduler/PromptLookup.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -34,8 +35,9 @@ int64_t positionsOf(const ModelFacts &facts, const PageFacts &pages) {
 }
 
 SchedulerOptions schedulerOptions(const ModelFacts &facts, const PageFacts &pages,
-                                  const ServiceOptions &options) {
+                                  const DraftModel *draft, const ServiceOptions &options) {
   int64_t tokens = std::min(options.stepTokens, pages.tokens);
+  tokens = draft ? std::min(tokens, draft->stepTokens()) : tokens;
   return {.page = pages.page,
           .pages = pages.pages,
           .positions = positionsOf(facts, pages),
@@ -62,27 +64,51 @@ Result<std::unique_ptr<TextService>> TextService::create(const LanguageModel &mo
     const PageFacts &paged = *model.pages();
     pages = std::min(paged.pages, paged.table * options.maxRunning);
   }
-  TENON_ASSIGN(std::unique_ptr<StepEngine> engine,
-               model.pages() ? PagedEngine::create(model, options.threads, pages)
-                             : SequenceEngine::create(model, options.maxRunning, options.threads));
-  return create(model.tokenizer(), model.facts(), std::move(engine), options);
+  auto make = [&](const LanguageModel &of) {
+    return of.pages() ? PagedEngine::create(of, options.threads, std::min(pages, of.pages()->pages))
+                      : SequenceEngine::create(of, options.maxRunning, options.threads);
+  };
+  TENON_ASSIGN(std::unique_ptr<StepEngine> engine, make(model));
+  std::unique_ptr<StepEngine> guesses;
+  if (options.draft) {
+    TENON_TRY(DraftModel::checkTokens(options.draft->tokenizer(), model.tokenizer()));
+    TENON_ASSIGN(guesses, make(*options.draft));
+  }
+  return create(model.tokenizer(), model.facts(), std::move(engine), options, std::move(guesses));
 }
 
 Result<std::unique_ptr<TextService>> TextService::create(const Tokenizer &tokenizer,
                                                          const ModelFacts &facts,
                                                          std::unique_ptr<StepEngine> engine,
-                                                         const ServiceOptions &options) {
+                                                         const ServiceOptions &options,
+                                                         std::unique_ptr<StepEngine> guesses) {
   TENON_TRY(checkService(options));
+  std::unique_ptr<DraftModel> draft;
+  if (guesses) {
+    TENON_ASSIGN(draft,
+                 DraftModel::create(std::move(guesses), engine->facts(), options.maxRunning));
+  }
   return std::unique_ptr<TextService>(
-      new TextService(tokenizer, facts, std::move(engine), options));
+      new TextService(tokenizer, facts, std::move(engine), std::move(draft), options));
 }
 
 TextService::TextService(const Tokenizer &theTokenizer, const ModelFacts &theFacts,
-                         std::unique_ptr<StepEngine> theEngine, const ServiceOptions &theOptions)
-    : tokenizer(&theTokenizer), facts(theFacts), engine(std::move(theEngine)), options(theOptions),
-      scheduler(schedulerOptions(theFacts, engine->facts(), theOptions)) {
+                         std::unique_ptr<StepEngine> theEngine,
+                         std::unique_ptr<DraftModel> theDraft, const ServiceOptions &theOptions)
+    : tokenizer(&theTokenizer), facts(theFacts), engine(std::move(theEngine)),
+      draft(std::move(theDraft)), options(theOptions),
+      scheduler(schedulerOptions(theFacts, engine->facts(), draft.get(), theOptions)) {
   facts.positions = positionsOf(theFacts, engine->facts());
   counted.pages = engine->facts().pages;
+}
+
+Result<uint64_t> TextService::memory() const {
+  TENON_ASSIGN(uint64_t bytes, engine->memory());
+  if (draft) {
+    TENON_ASSIGN(uint64_t guesses, draft->memory());
+    bytes += guesses;
+  }
+  return bytes;
 }
 
 Status TextService::submit(TextRequest request) {
@@ -98,7 +124,7 @@ Status TextService::submit(TextRequest request) {
     arrival.deadline = request.deadline->time_since_epoch().count();
   }
   TENON_ASSIGN(uint64_t serial, scheduler.submit(std::move(arrival)));
-  answers.emplace(id, Answer{std::move(writer), serial, options.now(), std::nullopt});
+  answers.emplace(id, Answer{std::move(writer), serial, options.now(), {}, {}});
   ++counted.submitted;
   counted.promptTokens += size;
   return Status::ok();
@@ -114,43 +140,81 @@ void TextService::cancel(uint64_t id) {
   end(id);
 }
 
-void TextService::fillBatch(const Step &planned) {
-  const PageFacts &pages = engine->facts();
-  batch = {};
-  batch.starts.push_back(0);
+void TextService::begin(const Step &planned) {
+  ServiceClock::time_point now = options.now();
   for (const Work &work : planned.work) {
-    for (int64_t position = work.start; position < work.end; ++position) {
-      int64_t known = static_cast<int64_t>(work.tokens.size());
-      batch.tokens.push_back(position < known ? work.tokens[position]
-                                              : work.draft[position - known]);
-      batch.positions.push_back(position);
-      batch.slots.push_back(work.pages[position / pages.page] * pages.page + position % pages.page);
+    if (Answer *answer = answerOf(work); answer && !answer->begun) {
+      answer->begun = now;
     }
-    batch.starts.push_back(static_cast<int64_t>(batch.tokens.size()));
-    batch.lengths.push_back(work.end);
-    batch.pages.insert(batch.pages.end(), work.pages.begin(), work.pages.end());
-    batch.pages.resize(batch.lengths.size() * pages.table);
-    for (int64_t row = work.rows; row > 0; --row) {
-      batch.rows.push_back(static_cast<int64_t>(batch.tokens.size()) - row);
-    }
-  }
-  if (batch.rows.empty()) {
-    batch.rows.push_back(0); // a step has a row, which nobody reads here
   }
 }
 
-Status TextService::step(const Take &take) {
-  Step planned = scheduler.next(options.now().time_since_epoch().count());
-  Status status;
-  if (!planned.work.empty()) {
-    ++counted.steps;
-    fillBatch(planned);
-    logits.resize(batch.rows.size() * facts.vocabulary);
-    status = engine->run(batch, logits);
-    if (status.isOk()) {
-      scheduler.complete(planned);
+/// Gives answers guesses of how they go on.
+Status TextService::speculate(Step &planned) {
+  if (!draft) {
+    scheduler.speculate(planned,
+                        [](const Work &work, int64_t count) { return lookUp(work.tokens, count); });
+    return Status::ok();
+  }
+  std::vector<int64_t> counts;
+  for (const Work &work : planned.work) {
+    counts.push_back(scheduler.mayGuess(work));
+  }
+  TENON_TRY(draft->run(planned, counts,
+                       [&](const Work &work, std::span<const float> row, int64_t length) {
+                         return answerOf(work)->writer.guess(row, length);
+                       }));
+  scheduler.speculate(planned,
+                      [&](const Work &work, int64_t count) { return draft->guess(work, count); });
+  return Status::ok();
+}
+
+bool TextService::readsLogits(const Step &planned) {
+  return std::ranges::any_of(planned.work, [&](const Work &work) {
+    Answer *answer = answerOf(work);
+    return work.rows > 0 && answer && answer->writer.readsLogits();
+  });
+}
+
+/// What the draw behind each row depends on.
+void TextService::addDraws(const Step &planned, StepBatch &batch) {
+  for (const Work &work : planned.work) {
+    Answer *answer = answerOf(work);
+    for (int64_t row = work.rows; row > 0; --row) {
+      batch.draws.push_back(answer ? answer->writer.parameters(work.end - row + 1)
+                                   : DrawParameters());
     }
   }
+  batch.draws.resize(batch.rows.size());
+}
+
+Status TextService::run(Step &planned) {
+  ++counted.steps;
+  begin(planned);
+  ServiceClock::time_point begun = options.now();
+  TENON_TRY(speculate(planned));
+  StepBatch batch = batchOf(planned.work, engine->facts());
+  bool isFetched = !engine->draws() || readsLogits(planned);
+  logits.resize(isFetched ? batch.rows.size() * facts.vocabulary : 0);
+  if (engine->draws()) {
+    addDraws(planned, batch);
+  }
+  drawn.resize(batch.draws.size());
+  TENON_TRY(engine->run(batch, logits, drawn));
+  int64_t prompts = 0, continued = 0;
+  for (const Work &work : planned.work) {
+    int64_t count = work.end - work.start - static_cast<int64_t>(work.draft.size());
+    (count == 1 ? continued : prompts) += count;
+  }
+  pace.ran(secondsOf(options.now() - begun), prompts, continued > 0);
+  scheduler.complete(planned);
+  return Status::ok();
+}
+
+Status TextService::step(const Take &take) {
+  Step planned =
+      scheduler.next(options.now().time_since_epoch().count(), pace.tokens(options.promptTokens));
+  Status status = planned.work.empty() ? Status::ok() : run(planned);
   for (const Preemption &preemption : planned.preemptions) {
     if (options.onPreemption) {
       options.onPreemption(preemption);
@@ -168,11 +232,10 @@ Status TextService::step(const Take &take) {
     fail(planned, status, take);
     return status;
   }
-  std::span<const float> rest = logits;
+  int64_t firstRow = 0;
   for (const Work &work : planned.work) {
-    size_t size = static_cast<size_t>(work.rows * facts.vocabulary);
-    handOut(work, rest.first(size), take);
-    rest = rest.subspan(size);
+    handOut(work, firstRow, take);
+    firstRow += work.rows;
   }
   return Status::ok();
 }
@@ -194,23 +257,28 @@ void TextService::fail(const Step &planned, const Status &status, const Take &ta
 }
 
 /// As far as what is drawn is what was guessed.
-void TextService::handOut(const Work &work, std::span<const float> rows, const Take &take) {
-  for (int64_t number = 0; number < work.rows; ++number) {
-    if (!handOutOne(work, number, rows.subspan(number * facts.vocabulary, facts.vocabulary),
-                    take)) {
-      return;
-    }
+void TextService::handOut(const Work &work, int64_t firstRow, const Take &take) {
+  int64_t number = 0;
+  while (number < work.rows && handOutOne(work, number, firstRow + number, take)) {
+    ++number;
   }
 }
 
+Result<Piece> TextService::pieceOf(AnswerWriter &writer, int64_t row, int64_t length) const {
+  if (!drawn.empty() && !writer.readsLogits()) {
+    return writer.write(drawn[row], length);
+  }
+  size_t size = static_cast<size_t>(facts.vocabulary);
+  return writer.write(std::span(logits).subspan(row * size, size), length);
+}
+
 /// False where the rows behind this one are of no use.
-bool TextService::handOutOne(const Work &work, int64_t number, std::span<const float> row,
-                             const Take &take) {
+bool TextService::handOutOne(const Work &work, int64_t number, int64_t row, const Take &take) {
   Answer *answer = answerOf(work);
   if (!answer) {
     return false;
   }
-  Result<Piece> piece = answer->writer.write(row, work.end - work.rows + 1 + number);
+  Result<Piece> piece = pieceOf(answer->writer, row, work.end - work.rows + 1 + number);
   if (!piece) {
     end(work.id);
     ++counted.failed;
@@ -223,6 +291,7 @@ bool TextService::handOutOne(const Work &work, int64_t number, std::span<const f
   } else {
     counted.firstToken.add(secondsOf(now - answer->submitted));
     piece->reused = work.reused;
+    piece->waited = secondsOf(*answer->begun - answer->submitted);
   }
   answer->lastPiece = now;
   ++counted.generatedTokens;

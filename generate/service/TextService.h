@@ -3,6 +3,8 @@
 #pragma once
 
 #include "generate/scheduler/Scheduler.h"
+#include "generate/service/DraftModel.h"
+#include "generate/service/PromptPace.h"
 #include "generate/service/ServiceStatistics.h"
 #include "generate/service/StepEngine.h"
 #include "generate/session/AnswerWriter.h"
@@ -43,11 +45,15 @@ struct ServiceOptions {
   int64_t pages = 0;
   int64_t maxWaiting = 1024; ///< requests that wait, at most
   int64_t stepTokens = 512;  ///< tokens that one step computes, at most
-  /// Tokens of prompts in a step that also continues answers, at most: it bounds their latency.
-  int64_t promptTokens = 128;
-  /// Tokens of an answer that are guessed from what was said before and computed in one step, at
-  /// most. A guess counts only where it is what is drawn: the text is the same.
+  /// Tokens of prompts in a step that also continues answers, at most. PromptPace takes fewer, so
+  /// that answers do not wait for them.
+  int64_t promptTokens = 512;
+  /// Tokens of an answer that are guessed and computed in one step, at most. A guess counts only
+  /// where it is what is drawn: the text is the same.
   int64_t draftTokens = 0;
+  /// A smaller model with the same tokens, which guesses them; null: they are guessed from what was
+  /// said before. It outlives the service.
+  const LanguageModel *draft = nullptr;
   PagePolicy policy = PagePolicy::Recompute;
   /// Told of each preemption, from within `step`; may be empty.
   std::function<void(const Preemption &)> onPreemption = {};
@@ -65,10 +71,10 @@ public:
   static Result<std::unique_ptr<TextService>> create(const LanguageModel &model,
                                                      const ServiceOptions &options);
   /// The same over an engine of the caller's, which keeps to `facts`. The tokenizer outlives it.
-  static Result<std::unique_ptr<TextService>> create(const Tokenizer &tokenizer,
-                                                     const ModelFacts &facts,
-                                                     std::unique_ptr<StepEngine> engine,
-                                                     const ServiceOptions &options);
+  /// `guesses` may be null, and stands for a draft model.
+  static Result<std::unique_ptr<TextService>>
+  create(const Tokenizer &tokenizer, const ModelFacts &facts, std::unique_ptr<StepEngine> engine,
+         const ServiceOptions &options, std::unique_ptr<StepEngine> guesses = nullptr);
 
   /// Computes nothing yet; also from within `take`. Errors: those of AnswerWriter::create; TN0105
   /// for an id that is in use; TN0616 for a prompt that does not fit into the pages; TN0812 where
@@ -88,36 +94,47 @@ public:
   /// The model's, with the positions that its pages leave to a sequence.
   const ModelFacts &modelFacts() const { return facts; }
   ServiceStatistics statistics() const;
-  /// Bytes that its engine holds beside the model's weights.
-  Result<uint64_t> memory() const { return engine->memory(); }
+  /// Bytes that its engines hold beside the models' weights.
+  Result<uint64_t> memory() const;
 
 private:
   struct Answer {
     AnswerWriter writer;
     uint64_t serial; ///< tells two requests of one id apart
     ServiceClock::time_point submitted;
+    std::optional<ServiceClock::time_point> begun; ///< when it first ran
     std::optional<ServiceClock::time_point> lastPiece;
   };
 
   TextService(const Tokenizer &theTokenizer, const ModelFacts &theFacts,
-              std::unique_ptr<StepEngine> theEngine, const ServiceOptions &theOptions);
+              std::unique_ptr<StepEngine> theEngine, std::unique_ptr<DraftModel> theDraft,
+              const ServiceOptions &theOptions);
   /// Of a step's work; none where the request ended meanwhile, also if another has its number.
   Answer *answerOf(const Work &work);
-  void fillBatch(const Step &planned);
+  /// Computes a step.
+  Status run(Step &planned);
+  void begin(const Step &planned);
+  Status speculate(Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
-  void handOut(const Work &work, std::span<const float> rows, const Take &take);
-  bool handOutOne(const Work &work, int64_t number, std::span<const float> row, const Take &take);
+  /// Whether an answer of the step needs more than what the engine draws.
+  bool readsLogits(const Step &planned);
+  void addDraws(const Step &planned, StepBatch &batch);
+  void handOut(const Work &work, int64_t firstRow, const Take &take);
+  bool handOutOne(const Work &work, int64_t number, int64_t row, const Take &take);
+  Result<Piece> pieceOf(AnswerWriter &writer, int64_t row, int64_t length) const;
   void end(uint64_t id);
 
   const Tokenizer *tokenizer;
   ModelFacts facts;
   std::unique_ptr<StepEngine> engine;
+  std::unique_ptr<DraftModel> draft; ///< null: none
   ServiceOptions options;
   Scheduler scheduler;
   std::unordered_map<uint64_t, Answer> answers;
-  StepBatch batch;
-  std::vector<float> logits;
+  std::vector<float> logits; ///< of all rows of the step, or none
+  std::vector<Draw> drawn;   ///< by the engine, of all rows or none
   ServiceStatistics counted;
+  PromptPace pace;
 };
 
 } // namespace tenon::generate

@@ -41,21 +41,45 @@ Result<AnswerWriter> AnswerWriter::create(const Tokenizer &tokenizer, const Mode
 AnswerWriter::AnswerWriter(const Tokenizer &theTokenizer, const ModelFacts &facts,
                            std::span<const int32_t> prompt, const GenerateOptions &options)
     : tokenizer(&theTokenizer), positions(facts.positions), maxTokens(options.maxTokens),
-      topTokens(options.topTokens), text(theTokenizer, options.stops),
-      sampler(options.sampling, prompt) {}
+      topTokens(options.topTokens), text(theTokenizer, options.stops, options.shown),
+      sampler(options.sampling, prompt) {
+  if (options.format) {
+    matcher.emplace(options.format);
+  }
+}
 
 Result<Piece> AnswerWriter::write(std::span<const float> logits, int64_t length) {
-  Piece piece;
-  TENON_ASSIGN(piece.draw, sampler.draw(logits, static_cast<uint64_t>(length)));
-  ++drawn;
+  std::shared_ptr<const grammar::Mask> mask;
+  if (matcher) {
+    TENON_ASSIGN(mask, matcher->mask());
+  }
+  TENON_ASSIGN(Draw draw, sampler.draw(logits, static_cast<uint64_t>(length), mask.get()));
+  TENON_ASSIGN(Piece piece, pieceOf(draw, length));
   piece.top = topTokens > 0 ? generate::topTokens(logits, topTokens) : std::vector<Draw>();
+  return piece;
+}
+
+Result<Piece> AnswerWriter::write(Draw drawn, int64_t length) {
+  TENON_ASSIGN(Draw draw, sampler.take(drawn, static_cast<uint64_t>(length)));
+  return pieceOf(draw, length);
+}
+
+Result<Piece> AnswerWriter::pieceOf(Draw draw, int64_t length) {
+  Piece piece;
+  piece.draw = draw;
+  ++drawn;
   const std::vector<int32_t> &ends = tokenizer->vocabulary().ends;
   bool isEnd = std::ranges::find(ends, piece.draw.token) != ends.end();
+  if (matcher && !isEnd) {
+    TENON_TRY(matcher->take(piece.draw.token));
+  }
+  bool isWhole = matcher && !isEnd && matcher->isOver();
   piece.text = isEnd ? std::string() : text.add(piece.draw.token);
   bool isLast = drawn >= maxTokens || length >= positions;
-  if (isEnd || text.isStopped() || isLast) {
+  bool isStopped = text.isStopped() || isWhole;
+  if (isEnd || isStopped || isLast) {
     piece.text += text.finish();
-    piece.finish = isEnd ? Finish::End : text.isStopped() ? Finish::Stop : Finish::Length;
+    piece.finish = isEnd ? Finish::End : isStopped ? Finish::Stop : Finish::Length;
   }
   return piece;
 }

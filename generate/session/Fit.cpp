@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdio>
 #include <iterator>
+#include <vector>
 
 namespace tenon::generate {
 namespace {
@@ -20,7 +21,11 @@ namespace {
 constexpr int64_t kStep = 64;
 /// Of an engine without pages, of one with pages, and which of those have the sequences' lengths,
 /// their pages, and the rows whose logits are asked for.
-constexpr size_t kInputs = 4, kPagedInputs = 7, kLengths = 4, kTable = 5, kRows = 6;
+constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 9, kLengths = 4, kTable = 5,
+                 kRows = 6;
+
+/// Numbers of a row that a draw depends on, of each type.
+constexpr int64_t kDrawParameters = 3;
 
 /// Of a process that serves a model: measured. A tokenizer is tables and what reading its record
 /// leaves, for each byte of the record.
@@ -41,9 +46,13 @@ uint64_t runBytes(const runtime::MemoryUse &use) {
 Result<runtime::MemoryUse> useOfPages(const runtime::MemoryForecast &forecast, int64_t tokens,
                                       int64_t sequences, int64_t pages) {
   const runtime::SymbolValue value = {"pages", pages};
-  return forecast.of({tokens, tokens, tokens, sequences + 1, sequences, sequences,
-                      forecast.mostOf(kTable, 1), sequences},
-                     {&value, 1});
+  std::vector<int64_t> dims = {
+      tokens,   tokens, tokens, sequences + 1, sequences, sequences, forecast.mostOf(kTable, 1),
+      sequences};
+  if (forecast.inputs() == kDrawingInputs) {
+    dims.insert(dims.end(), {sequences, kDrawParameters, sequences, kDrawParameters});
+  }
+  return forecast.of(dims, {&value, 1});
 }
 
 class Search {
@@ -108,11 +117,13 @@ private:
 };
 
 Status checkInputs(const runtime::MemoryForecast &forecast, const Positions &positions) {
-  return forecast.inputs() == (positions.pages > 0 ? kPagedInputs : kInputs)
-             ? Status::ok()
-             : Status::error(ErrorId::NotALanguageModel,
-                             "the engine's inputs are not those of a language model",
-                             "compile the model's file again");
+  size_t inputs = forecast.inputs();
+  bool isRight =
+      positions.pages > 0 ? inputs == kPagedInputs || inputs == kDrawingInputs : inputs == kInputs;
+  return isRight ? Status::ok()
+                 : Status::error(ErrorId::NotALanguageModel,
+                                 "the engine's inputs are not those of a language model",
+                                 "compile the model's file again");
 }
 
 /// How many users of so many bytes fit beside others.

@@ -26,15 +26,28 @@ AnswerStream::AnswerStream(Sequence &theSequence, std::span<const int32_t> thePr
     : sequence(&theSequence), prompt(thePrompt.begin(), thePrompt.end()),
       writer(std::move(theWriter)) {}
 
-/// The logits of the next token.
-Result<std::span<const float>> AnswerStream::advance() {
+/// What is to be appended before the next token.
+std::span<const int32_t> AnswerStream::unread() {
   if (last) {
-    return sequence->append(std::span(&*last, 1));
+    return std::span(&*last, 1);
   }
   size_t same = std::ranges::mismatch(sequence->tokens(), prompt).in2 - prompt.begin();
   sequence->cut(std::min(same, prompt.size() - 1));
   reused = static_cast<int64_t>(sequence->tokens().size());
-  return sequence->append(std::span(prompt).subspan(reused));
+  return std::span(prompt).subspan(reused);
+}
+
+Result<Piece> AnswerStream::advance() {
+  std::span<const int32_t> tokens = unread();
+  int64_t length = static_cast<int64_t>(sequence->tokens().size() + tokens.size());
+  if (sequence->draws() && !writer.readsLogits()) {
+    TENON_ASSIGN(Draw draw, sequence->appendAndDraw(tokens, writer.parameters(length)));
+    changes = sequence->changes();
+    return writer.write(draw, length);
+  }
+  TENON_ASSIGN(std::span<const float> logits, sequence->append(tokens));
+  changes = sequence->changes();
+  return writer.write(logits, length);
 }
 
 Result<Piece> AnswerStream::next() {
@@ -46,9 +59,7 @@ Result<Piece> AnswerStream::next() {
                          "make a sequence for each answer that is read at the same time");
   }
   isOver = true; // unless all goes well
-  TENON_ASSIGN(std::span<const float> logits, advance());
-  changes = sequence->changes();
-  TENON_ASSIGN(Piece piece, writer.write(logits, sequence->tokens().size()));
+  TENON_ASSIGN(Piece piece, advance());
   piece.reused = last ? 0 : reused;
   last = piece.draw.token;
   isOver = piece.finish.has_value();

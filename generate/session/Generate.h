@@ -29,7 +29,8 @@ public:
 
 private:
   AnswerStream(Sequence &theSequence, std::span<const int32_t> thePrompt, AnswerWriter theWriter);
-  Result<std::span<const float>> advance();
+  std::span<const int32_t> unread();
+  Result<Piece> advance();
 
   Sequence *sequence;
   std::vector<int32_t> prompt;

@@ -1,6 +1,7 @@
 // Relies on the ports that compiler/frontend/language gives an engine.
 #include "generate/session/LanguageModel.h"
 
+#include "generate/session/StepRun.h"
 #include "generate/tokenizer/VocabularyJson.h"
 #include "support/text/Text.h"
 
@@ -72,18 +73,24 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
 
 Status LanguageModel::readPorts() {
   static constexpr std::string_view kOne[] = {"tokens", "start", "rows", "context"};
-  static constexpr std::string_view kPaged[] = {"tokens",  "positions", "slots", "starts",
-                                                "lengths", "pages",     "rows"};
-  std::span<const std::string_view> names =
-      paged ? std::span<const std::string_view>(kPaged) : kOne;
-  bool isRight = tenon_engine_input_count(engine()) == names.size() &&
-                 tenon_engine_output_count(engine()) == 1;
+  // The last two where the engine draws.
+  static constexpr std::string_view kPaged[] = {
+      "tokens", "positions", "slots", "starts", "lengths", "pages", "rows", "numbers", "integers"};
+  constexpr size_t kDrawPorts = 2;
+  size_t inputs = tenon_engine_input_count(engine()), outputs = tenon_engine_output_count(engine());
+  isDrawing = paged && inputs == std::size(kPaged);
+  std::span<const std::string_view> names(kPaged);
+  names = !paged ? std::span<const std::string_view>(kOne)
+                 : names.first(std::size(kPaged) - (isDrawing ? 0 : kDrawPorts));
+  bool isRight = inputs == names.size() && outputs == (isDrawing ? 1 + kDrawPorts : 1);
   for (size_t i = 0; isRight && i < names.size(); ++i) {
     tenon_port_info port = {};
     port.struct_size = sizeof(port);
     TENON_TRY(capi::takeStatus(tenon_engine_input(engine(), i, &port)));
-    bool isTable = names[i] == "pages";
-    isRight = port.name == names[i] && port.rank == (isTable ? 2 : 1) && port.dtype == TENON_I64;
+    bool isTable = names[i] == "pages", isReal = names[i] == "numbers";
+    bool isWide = isTable || isReal || names[i] == "integers";
+    isRight = port.name == names[i] && port.rank == (isWide ? 2 : 1) &&
+              port.dtype == (isReal ? TENON_F64 : TENON_I64);
     if (!isRight) {
       break;
     }
@@ -106,6 +113,8 @@ Status LanguageModel::readPorts() {
                                  "the engine's inputs are not those of a language model",
                                  "compile the model's file again");
 }
+
+bool LanguageModel::draws() const { return isDrawing && tenon_engine_gpu(engine()) >= 0; }
 
 Status ModelFacts::checkRoom(size_t tokens) const {
   return tokens <= static_cast<size_t>(positions)
@@ -163,20 +172,38 @@ void Sequence::cut(size_t count) {
   ++changeCount;
 }
 
-Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
-  int64_t count = static_cast<int64_t>(tokens.size());
+void Sequence::begin(std::span<const int32_t> tokens, int64_t rows) {
   ids.assign(tokens.begin(), tokens.end());
   rowNumbers.resize(rows);
-  std::iota(rowNumbers.begin(), rowNumbers.end(), count - rows);
-  logits.resize(rows * model->facts().vocabulary);
-  TENON_TRY(model->pages() ? runPaged(count, rows) : runOne(count, rows));
+  std::iota(rowNumbers.begin(), rowNumbers.end(), static_cast<int64_t>(tokens.size()) - rows);
+}
+
+void Sequence::keep(std::span<const int32_t> tokens) {
   kept.insert(kept.end(), tokens.begin(), tokens.end());
   ++changeCount;
+}
+
+Status Sequence::run(std::span<const int32_t> tokens, int64_t rows) {
+  int64_t count = static_cast<int64_t>(tokens.size());
+  begin(tokens, rows);
+  logits.resize(rows * model->facts().vocabulary);
+  TENON_TRY(model->pages() ? runPaged(count, logits, {}, {}) : runOne(count, rows));
+  keep(tokens);
+  return Status::ok();
+}
+
+Status Sequence::runDrawing(std::span<const int32_t> tokens, const DrawParameters &parameters,
+                            Draw &draw) {
+  begin(tokens, 1);
+  TENON_TRY(runPaged(static_cast<int64_t>(tokens.size()), {}, std::span(&parameters, 1),
+                     std::span(&draw, 1)));
+  keep(tokens);
   return Status::ok();
 }
 
 /// The pages in their order: a position is its own slot.
-Status Sequence::runPaged(int64_t count, int64_t rows) {
+Status Sequence::runPaged(int64_t count, std::span<float> ownLogits,
+                          std::span<const DrawParameters> parameters, std::span<Draw> draws) {
   int64_t start = static_cast<int64_t>(kept.size()), end = start + count;
   places.resize(count);
   std::iota(places.begin(), places.end(), start);
@@ -184,17 +211,17 @@ Status Sequence::runPaged(int64_t count, int64_t rows) {
   for (int64_t i = 0; i < model->pages()->table; ++i) {
     pages[i] = std::min(i, model->pages()->pagesFor(ownFacts.positions) - 1);
   }
-  const std::array<int64_t, 2> starts = {0, count}, table = {1, model->pages()->table};
-  int64_t one = 1, two = 2;
-  const tenon_input inputs[] = {{ids.data(), &count, 1},
-                                {places.data(), &count, 1},
-                                {places.data(), &count, 1},
-                                {starts.data(), &two, 1},
-                                {&end, &one, 1},
-                                {pages.data(), table.data(), 2},
-                                {rowNumbers.data(), &rows, 1}};
-  const tenon_output output = {logits.data(), logits.size() * sizeof(float)};
-  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+  const std::array<int64_t, 2> starts = {0, count};
+  return runStep(*model, session.get(),
+                 {.tokens = ids,
+                  .positions = places,
+                  .slots = places,
+                  .starts = starts,
+                  .lengths = std::span(&end, 1),
+                  .pages = pages,
+                  .rows = rowNumbers,
+                  .draws = parameters},
+                 ownLogits, draws);
 }
 
 Status Sequence::runOne(int64_t count, int64_t rows) {
@@ -220,6 +247,18 @@ Result<std::span<const float>> Sequence::append(std::span<const int32_t> tokens)
     tokens = tokens.subspan(count);
   }
   return row(0);
+}
+
+Result<Draw> Sequence::appendAndDraw(std::span<const int32_t> tokens,
+                                     const DrawParameters &parameters) {
+  TENON_TRY(ownFacts.checkRoom(kept.size() + tokens.size()));
+  Draw draw;
+  while (!tokens.empty()) {
+    size_t count = std::min(tokens.size(), static_cast<size_t>(model->mostTokens()));
+    TENON_TRY(runDrawing(tokens.first(count), parameters, draw));
+    tokens = tokens.subspan(count);
+  }
+  return draw;
 }
 
 Status Sequence::appendAll(std::span<const int32_t> tokens,

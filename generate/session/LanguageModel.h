@@ -1,6 +1,7 @@
 // An engine that holds a language model, and the sequences that it continues.
 #pragma once
 
+#include "generate/sampling/Sampler.h"
 #include "generate/tokenizer/Tokenizer.h"
 #include "runtime/capi/Handles.h"
 #include "support/Result.h"
@@ -64,6 +65,10 @@ public:
   int64_t mostTokens() const { return most; }
   /// Null for an engine of one sequence without pages.
   const PageFacts *pages() const { return paged ? &*paged : nullptr; }
+  /// Whether the engine has inputs and outputs of draws, as those with pages for GPUs have; and
+  /// whether it is to draw: on a CPU the sampler is faster.
+  bool hasDrawPorts() const { return isDrawing; }
+  bool draws() const;
 
   /// A session whose runs have so many threads; 0 stands for all usable CPUs. Of an engine with
   /// pages, it has `count`; TN0105 for more than it may have.
@@ -78,6 +83,7 @@ private:
   std::unique_ptr<Tokenizer> text;
   int64_t most = 1;
   std::optional<PageFacts> paged;
+  bool isDrawing = false;
 };
 
 /// Tokens with their keys and values in a session of the engine: of one with pages in its first
@@ -89,9 +95,14 @@ public:
   static Result<Sequence> create(const LanguageModel &model, unsigned threads,
                                  int64_t positions = 0);
 
+  /// Whether the engine draws.
+  bool draws() const { return model->draws(); }
   /// Appends tokens, at least one, and gives the logits of the last, [vocabulary], which stay until
   /// the next call. TN0616 where they do not fit.
   Result<std::span<const float>> append(std::span<const int32_t> tokens);
+  /// The same with a draw of the engine's behind the last token, of a model that draws. Its token
+  /// is -1 where the logits are not finite.
+  Result<Draw> appendAndDraw(std::span<const int32_t> tokens, const DrawParameters &parameters);
   /// The same with the logits of all, token by token; `take` is given the token's position.
   Status appendAll(std::span<const int32_t> tokens,
                    const std::function<Status(int64_t, std::span<const float>)> &take);
@@ -111,8 +122,13 @@ private:
   Sequence() = default;
   /// One run over tokens that fit into it; logits of the last `rows`.
   Status run(std::span<const int32_t> tokens, int64_t rows);
+  /// The same without logits.
+  Status runDrawing(std::span<const int32_t> tokens, const DrawParameters &parameters, Draw &draw);
+  void begin(std::span<const int32_t> tokens, int64_t rows);
+  void keep(std::span<const int32_t> tokens);
   Status runOne(int64_t count, int64_t rows);
-  Status runPaged(int64_t count, int64_t rows);
+  Status runPaged(int64_t count, std::span<float> ownLogits,
+                  std::span<const DrawParameters> parameters, std::span<Draw> draws);
   std::span<const float> row(int64_t index) const {
     return std::span(logits).subspan(index * model->facts().vocabulary, model->facts().vocabulary);
   }

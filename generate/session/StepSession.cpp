@@ -1,10 +1,11 @@
 // Relies on the ports that compiler/frontend/language gives an engine with pages.
 #include "generate/session/StepSession.h"
 
+#include "generate/session/PadStep.h"
+#include "generate/session/StepRun.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
-#include <array>
 
 namespace tenon::generate {
 namespace {
@@ -28,13 +29,14 @@ Result<StepSession> StepSession::create(const LanguageModel &model, unsigned thr
                          "compile the model's file with --pages");
   }
   StepSession made;
+  made.model = &model;
   made.pageFacts = *model.pages();
   made.pageFacts.pages = pages == 0 ? made.pageFacts.table : pages;
   TENON_ASSIGN(made.session, model.makeSession(threads, made.pageFacts.pages));
   return made;
 }
 
-Status StepSession::check(const StepBatch &batch, size_t logits) const {
+Status StepSession::check(const StepBatch &batch, size_t logits, size_t drawn) const {
   const PageFacts &most = facts();
   size_t tokens = batch.tokens.size(), sequences = batch.lengths.size(), rows = batch.rows.size();
   bool fits = tokens >= 1 && tokens <= static_cast<size_t>(most.tokens) && sequences >= 1 &&
@@ -46,10 +48,13 @@ Status StepSession::check(const StepBatch &batch, size_t logits) const {
                strCat("it takes 1 to ", most.tokens, " tokens, ", most.sequences, " sequences and ",
                       most.rows, " rows"));
   }
-  bool areSizes = batch.positions.size() == tokens && batch.slots.size() == tokens &&
-                  batch.starts.size() == sequences + 1 &&
-                  batch.pages.size() == sequences * static_cast<size_t>(most.table) &&
-                  logits == rows * static_cast<size_t>(most.vocabulary);
+  bool areSizes =
+      batch.positions.size() == tokens && batch.slots.size() == tokens &&
+      batch.starts.size() == sequences + 1 &&
+      batch.pages.size() == sequences * static_cast<size_t>(most.table) &&
+      (logits == rows * static_cast<size_t>(most.vocabulary) || (logits == 0 && draws())) &&
+      (batch.draws.empty() || batch.draws.size() == rows) &&
+      (drawn == 0 || (draws() && drawn == batch.draws.size()));
   if (!areSizes) {
     return bad("the vectors of a step have sizes that do not fit each other",
                "generate/session/StepSession.h has the size of each");
@@ -69,19 +74,30 @@ Status StepSession::check(const StepBatch &batch, size_t logits) const {
                           "generate/session/StepSession.h has the range of each");
 }
 
-Status StepSession::run(const StepBatch &batch, std::span<float> logits) {
-  TENON_TRY(check(batch, logits.size()));
-  int64_t tokens = static_cast<int64_t>(batch.tokens.size());
-  int64_t sequences = static_cast<int64_t>(batch.lengths.size());
-  int64_t starts = sequences + 1, rows = static_cast<int64_t>(batch.rows.size());
-  const std::array<int64_t, 2> table = {sequences, facts().table};
-  const tenon_input inputs[] = {
-      {batch.tokens.data(), &tokens, 1},     {batch.positions.data(), &tokens, 1},
-      {batch.slots.data(), &tokens, 1},      {batch.starts.data(), &starts, 1},
-      {batch.lengths.data(), &sequences, 1}, {batch.pages.data(), table.data(), 2},
-      {batch.rows.data(), &rows, 1}};
-  const tenon_output output = {logits.data(), logits.size_bytes()};
-  return capi::takeStatus(tenon_session_run(session.get(), inputs, std::size(inputs), &output, 1));
+Status StepSession::runChecked(const StepBatch &batch, std::span<float> logits,
+                               std::span<Draw> drawn) {
+  return runStep(*model, session.get(),
+                 {.tokens = batch.tokens,
+                  .positions = batch.positions,
+                  .slots = batch.slots,
+                  .starts = batch.starts,
+                  .lengths = batch.lengths,
+                  .pages = batch.pages,
+                  .rows = batch.rows,
+                  .draws = batch.draws},
+                 logits, drawn);
+}
+
+Status StepSession::run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) {
+  TENON_TRY(check(batch, logits.size(), drawn.size()));
+  if (tenon_engine_gpu(model->engine()) < 0) {
+    return runChecked(batch, logits, drawn);
+  }
+  StepBatch padded = padStep(batch, facts(), logits.empty());
+  std::vector<Draw> all(drawn.empty() ? 0 : padded.rows.size());
+  TENON_TRY(runChecked(padded, logits, all));
+  std::copy_n(all.begin(), drawn.size(), drawn.begin());
+  return Status::ok();
 }
 
 Result<uint64_t> StepSession::memory() const {

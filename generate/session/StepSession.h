@@ -23,6 +23,8 @@ struct StepBatch {
   /// [S, table], the pages of each sequence in their order; behind its last page any that exist.
   std::vector<int64_t> pages;
   std::vector<int64_t> rows; ///< [L], of the tokens
+  /// [L], or empty where nothing is drawn: what the draw behind each row depends on.
+  std::vector<DrawParameters> draws = {};
 };
 
 /// One thread at a time; the model outlives it.
@@ -35,17 +37,23 @@ public:
 
   /// Of the model, with the pages of this session.
   const PageFacts &facts() const { return pageFacts; }
-  /// Writes keys and values of the tokens into their pages, and the logits of `rows` to `logits`,
-  /// [L, vocabulary]. Errors: TN0105 where the vectors' sizes or numbers contradict each other or
-  /// the engine's sizes, before anything runs; otherwise as tenon_session_run.
-  Status run(const StepBatch &batch, std::span<float> logits);
+  /// Whether the engine draws.
+  bool draws() const { return model->draws(); }
+  /// Writes keys and values of the tokens into their pages, the logits of `rows` to `logits`, [L,
+  /// vocabulary], and what is drawn behind them to `drawn`, [L]. Of an engine that draws either may
+  /// be empty, where it is not wanted; of others nothing is drawn. A token is -1 where its row's
+  /// logits are not finite. Errors: TN0105 where the vectors' sizes or numbers contradict each
+  /// other or the engine's sizes, before anything runs; otherwise as tenon_session_run.
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn = {});
   /// Bytes that the session holds.
   Result<uint64_t> memory() const;
 
 private:
   StepSession() = default;
-  Status check(const StepBatch &batch, size_t logits) const;
+  Status check(const StepBatch &batch, size_t logits, size_t drawn) const;
+  Status runChecked(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn);
 
+  const LanguageModel *model = nullptr;
   PageFacts pageFacts;
   capi::SessionHandle session;
 };

@@ -7,9 +7,18 @@
 
 namespace tenon::generate {
 
-TextStream::TextStream(const Tokenizer &theTokenizer, std::vector<std::string> theStops)
-    : tokenizer(&theTokenizer), stops(std::move(theStops)) {
+TextStream::TextStream(const Tokenizer &theTokenizer, std::vector<std::string> theStops,
+                       std::vector<int32_t> theShown)
+    : tokenizer(&theTokenizer), stops(std::move(theStops)), shown(std::move(theShown)) {
   std::erase_if(stops, [](const std::string &stop) { return stop.empty(); });
+}
+
+std::string_view TextStream::bytesOf(int32_t token) const {
+  if (!tokenizer->isControl(token)) {
+    return tokenizer->bytesOf(token);
+  }
+  bool isShown = std::ranges::find(shown, token) != shown.end();
+  return isShown ? std::string_view(tokenizer->vocabulary().tokens[token]) : std::string_view();
 }
 
 std::string TextStream::take(size_t bytes) {
@@ -36,7 +45,7 @@ std::string TextStream::add(int32_t token) {
   if (stopped) {
     return {};
   }
-  pending += tokenizer->isControl(token) ? std::string_view() : tokenizer->bytesOf(token);
+  pending += bytesOf(token);
   // The stop string that was whole first counts, however tokens cut the text.
   std::pair<size_t, size_t> first(std::string::npos, 0); // its end and its beginning
   for (const std::string &stop : stops) {

@@ -12,8 +12,10 @@ namespace tenon::generate {
 
 class TextStream {
 public:
-  /// The tokenizer outlives the stream. Empty stop strings are left out.
-  TextStream(const Tokenizer &tokenizer, std::vector<std::string> stops);
+  /// The tokenizer outlives the stream. Empty stop strings are left out. Control tokens are no text
+  /// unless they are among `shown`.
+  TextStream(const Tokenizer &tokenizer, std::vector<std::string> stops,
+             std::vector<int32_t> shown = {});
 
   /// The text that has become certain with one more token. Nothing comes after a stop string, which
   /// is no part of the text.
@@ -23,11 +25,13 @@ public:
   std::string finish();
 
 private:
+  std::string_view bytesOf(int32_t token) const;
   std::string take(size_t bytes);
   size_t heldBack() const;
 
   const Tokenizer *tokenizer;
   std::vector<std::string> stops;
+  std::vector<int32_t> shown;
   std::string pending;
   bool stopped = false;
 };

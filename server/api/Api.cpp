@@ -195,9 +195,9 @@ struct Api::Operations {
   static Result<Answer> status(const Call &call) {
     TENON_ASSIGN(StatusQuery query, parseStatusQuery(call.asked.query));
     call.api.recent.look(call.api.models.catalog, Clock::now());
-    return Answer(
-        describeStatus(call.api.models, query, call.api.recent,
-                       {call.api.errors, call.api.admin, call.api.version, call.api.started}));
+    return Answer(describeStatus(
+        call.api.models, query, call.api.recent,
+        {call.api.errors, call.api.texts, call.api.admin, call.api.version, call.api.started}));
   }
   static Result<Answer> trace(const Call &call) {
     return call.asked.hasSettings || call.asked.operation == Operation::SetTraceSetting

@@ -6,6 +6,7 @@
 #include "server/api/ErrorRing.h"
 #include "server/api/ModelServer.h"
 #include "server/api/Operations.h"
+#include "server/api/RecentTexts.h"
 #include "server/api/RecentTraffic.h"
 #include "server/api/RegistryAdmin.h"
 #include "server/api/TextCall.h"
@@ -54,6 +55,10 @@ public:
   /// Has a language model do what is asked, as TextCall::begin.
   Result<std::shared_ptr<TextCall>> continueText(OpenAiRequest request, MemoryBudget &budget,
                                                  TextCall::Events events) {
+    events.onEnd = [this](const TextRecord &record) {
+      texts.add(record);
+      monitoring.continued(record);
+    };
     return TextCall::begin(models, errors, budget, std::move(request), std::move(events));
   }
   /// A result could not be turned into a reply.
@@ -80,6 +85,7 @@ private:
   std::string version;
   int64_t started = wallClock();
   RecentTraffic recent;
+  RecentTexts texts;
 };
 
 /// The places of a result's outputs among the model's ports that the request asks for, with how it

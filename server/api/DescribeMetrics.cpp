@@ -129,6 +129,10 @@ public:
          &TextLoad::preemptions);
     held({"tenon_text_recomputed_tokens_total", "Tokens computed again after a preemption."},
          "counter", &TextLoad::recomputedTokens);
+    held({"tenon_text_draft_tokens_total", "Tokens of answers computed on a guess."}, "counter",
+         &TextLoad::draftTokens);
+    held({"tenon_text_accepted_tokens_total", "Guessed tokens that the model itself drew."},
+         "counter", &TextLoad::acceptedTokens);
   }
 
   void head(std::string_view name, std::string_view type, std::string_view help) {

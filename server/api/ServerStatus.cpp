@@ -65,6 +65,13 @@ void appendVersion(std::string &text, const Version &version) {
   fmt::format_to(std::back_inserter(text), R"("{}":{{"cold":{},"serving":{},)", version.number,
                  version.state() == VersionState::Cold, version.isServing());
   counted.append(text);
+  if (version.language) {
+    const TextLoad &load = TextScheduler::of(version).load();
+    fmt::format_to(std::back_inserter(text),
+                   R"(,"text":{{"chats":{},"running":{},"waiting":{},"pages":{},"pages_used":{}}})",
+                   version.language->hasTemplate, load.running, load.waiting, load.pages,
+                   load.pagesUsed);
+  }
   text += '}';
 }
 
@@ -126,6 +133,19 @@ void appendError(std::string &text, const NotedError &error) {
   text += '}';
 }
 
+void appendText(std::string &text, const TextRecord &record) {
+  text += "{\"model\":";
+  appendJsonString(text, record.model);
+  fmt::format_to(
+      std::back_inserter(text),
+      R"(,"id":"{}","time":{},"queue_ms":{:.3f},"first_token_ms":{:.3f},"total_ms":{:.3f},)"
+      R"("prompt_tokens":{},"cached_tokens":{},"answer_tokens":{},"end":"{}"}})",
+      record.id, record.time, static_cast<double>(record.queue) / 1e6,
+      static_cast<double>(record.queue + record.prefill) / 1e6,
+      static_cast<double>(record.total) / 1e6, record.promptTokens, record.cachedTokens,
+      record.answerTokens, record.end);
+}
+
 } // namespace
 
 std::string describeStatus(const ModelServer &models, const StatusQuery &query,
@@ -183,6 +203,12 @@ std::string describeStatus(const ModelServer &models, const StatusQuery &query,
   for (const NotedError &error : facts.errors.all()) {
     text += std::exchange(comma, ",");
     appendError(text, error);
+  }
+  text += "],\"texts\":[";
+  comma = {};
+  for (const TextRecord &record : facts.texts.all()) {
+    text += std::exchange(comma, ",");
+    appendText(text, record);
   }
   return text + "]}";
 }

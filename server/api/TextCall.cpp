@@ -19,15 +19,16 @@ std::string makeId(bool isChat) {
 
 /// Bytes of a prompt, as the front holds it.
 uint64_t bytesOf(const TextAsk &ask) {
+  uint64_t format = ask.options.schema.size() + ask.options.tools.list.size();
   if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
-    return text->size();
+    return format + text->size();
   }
   if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
-    return tokens->size() * sizeof(int32_t);
+    return format + tokens->size() * sizeof(int32_t);
   }
-  uint64_t bytes = 0;
+  uint64_t bytes = format;
   for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    bytes += sizeof(message) + message.content.size();
+    bytes += sizeof(message) + message.content.size() + message.calls.size();
   }
   return bytes;
 }
@@ -35,9 +36,15 @@ uint64_t bytesOf(const TextAsk &ask) {
 } // namespace
 
 TextCall::TextCall(ErrorRing &errors, const OpenAiRequest &request, Events events)
-    : errors(errors), model(request.model), answers(request.answers), streams(request.streams),
-      events(std::move(events)), reply(request, makeId(request.isChat), wallClock() / 1000),
-      unended(request.asks.size() * request.answers) {}
+    : errors(errors), model(request.model), answers(request.answers), id(makeId(request.isChat)),
+      streams(request.streams), events(std::move(events)), reply(request, id, wallClock() / 1000),
+      unended(request.asks.size() * request.answers) {
+  record.trace = request.trace;
+  record.model = model;
+  record.id = id;
+  record.isChat = request.isChat;
+  record.time = wallClock();
+}
 
 Result<std::shared_ptr<TextCall>> TextCall::begin(ModelServer &models, ErrorRing &errors,
                                                   MemoryBudget &budget, OpenAiRequest request,
@@ -50,10 +57,13 @@ Result<std::shared_ptr<TextCall>> TextCall::begin(ModelServer &models, ErrorRing
                           [call, i](const TextEvent &event) { call->take(i, event); });
     Status status = run.isOk() ? (*run)->charge.resize(bytes) : run.takeStatus();
     if (run.isOk()) {
+      (*run)->name = call->id;
+      call->record.version = (*run)->version->number;
       call->runs.push_back(std::move(*run));
     }
     if (!status.isOk()) {
       errors.add(request.model, status);
+      call->report(nameOf(status.id()), true);
       call->cancel();
       return status;
     }
@@ -72,11 +82,22 @@ void TextCall::take(uint64_t prompt, const TextEvent &event) {
   }
   if (const TextBegun *begun = std::get_if<TextBegun>(&event)) {
     reply.begin(begun->promptTokens);
+    record.promptTokens += begun->promptTokens;
     return;
   }
-  const TextPiece &piece = std::get<TextPiece>(event);
-  reply.add(prompt * answers + (piece.id - runs[prompt]->ask.id), piece);
+  const TextPiece *given = std::get_if<TextPiece>(&event);
+  if (!given) {
+    return;
+  }
+  const TextPiece &piece = *given;
+  uint64_t choice = prompt * answers + (piece.id - runs[prompt]->ask.id);
+  count(piece);
   unended -= piece.finish != TextFinish::None;
+  if (events.onPiece) {
+    takePiece(choice, piece);
+    return;
+  }
+  reply.add(choice, piece);
   if (unended == 0) {
     finish();
     return;
@@ -89,8 +110,50 @@ void TextCall::take(uint64_t prompt, const TextEvent &event) {
   }
 }
 
+void TextCall::takePiece(uint64_t choice, const TextPiece &piece) {
+  bool isLast = unended == 0;
+  if (!isLast) {
+    events.onPiece(choice, piece, record, false);
+    return;
+  }
+  isOver = true;
+  report(record.end, false);
+  Events last = std::exchange(events, {});
+  cancelRuns();
+  last.onPiece(choice, piece, record, true);
+}
+
+void TextCall::count(const TextPiece &piece) {
+  if (record.answerTokens == 0) {
+    uint64_t since = nanosecondsSince(arrival);
+    // What is waited in the worker is a part of it; the way there is counted as waiting, too.
+    uint64_t sent =
+        static_cast<uint64_t>(std::chrono::nanoseconds(runs.front()->sent - arrival).count());
+    record.queue = std::min(sent + piece.waited, since);
+    record.prefill = since - record.queue;
+  }
+  ++record.answerTokens;
+  record.cachedTokens += piece.cachedTokens;
+  if (piece.finish != TextFinish::None) {
+    record.end = piece.finish == TextFinish::Length ? "length" : "stop";
+  }
+}
+
+void TextCall::report(std::string_view end, bool isFailed) {
+  record.end = end;
+  record.isFailed = isFailed;
+  record.total = nanosecondsSince(arrival);
+  if (record.answerTokens == 0) {
+    record.queue = record.total;
+  }
+  if (auto onEnd = std::exchange(events.onEnd, nullptr)) {
+    onEnd(record);
+  }
+}
+
 void TextCall::finish() {
   isOver = true;
+  report(record.end, false);
   reply.finish();
   Events last = std::exchange(events, {});
   cancelRuns();
@@ -107,9 +170,10 @@ void TextCall::finish() {
 void TextCall::fail(const Status &why) {
   isOver = true;
   errors.add(model, why);
+  report(nameOf(why.id()), true);
   Events last = std::exchange(events, {});
   cancelRuns();
-  if (hasBegun) {
+  if (hasBegun && !last.onPiece) {
     last.onPart(openAiErrorEvent(why), true);
   } else {
     last.onFailure(why);
@@ -117,6 +181,9 @@ void TextCall::fail(const Status &why) {
 }
 
 void TextCall::cancel() {
+  if (!isOver) {
+    report("cancelled", false);
+  }
   isOver = true;
   events = {};
   cancelRuns();

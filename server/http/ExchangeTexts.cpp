@@ -34,6 +34,7 @@ void HttpExchange::continueText() {
     // What a client asked is not to be told by the time that another's answer takes.
     ask.salt = request.client;
   }
+  asked->trace = request.trace;
   Result<std::shared_ptr<TextCall>> begun =
       server.api.continueText(std::move(*asked), server.memory, std::move(events));
   body = nullptr;

@@ -1,25 +1,31 @@
 // A call of gRPC: one request and one reply, a stream of inferences, or a watch of the server's
 // health. One file: a call is one class, whose states call each other.
 
+#include "registry/Sha256.h"
 #include "server/grpc/Framing.h"
 #include "server/grpc/Infer.h"
 #include "server/grpc/Messages.h"
 #include "server/grpc/Reflection.h"
+#include "server/grpc/TextInfer.h"
 #include "server/http/Exchange.h"
 #include "server/http/Http2.h"
 #include "server/protocol/DataType.h"
+#include "server/protocol/Tokens.h"
 
 #include <fmt/format.h>
 
 #include <list>
 #include <new>
 #include <optional>
+#include <random>
 
 namespace tenon::server {
 namespace {
 
 /// Replies of one stream that are computed, or wait for the client to take them.
 constexpr size_t kMaxReplies = 1024;
+/// Pieces of texts that wait for the client to take them.
+constexpr size_t kMaxPieces = 16 << 10;
 
 class GrpcCall : public StreamHandler {
 public:
@@ -106,6 +112,8 @@ private:
     std::string id;
     std::shared_ptr<Request> pending;
     std::optional<std::vector<Piece>> reply; ///< waits for those before it
+    std::optional<OpenAiRequest> asked;      ///< of a language model
+    std::shared_ptr<TextCall> text;
   };
 
   bool isStream() const {
@@ -141,6 +149,7 @@ private:
     match = std::move(*found);
     TENON_TRY(server.admitRoute(socket, *match.route));
     trace = parseTraceParent(stream.field("traceparent"));
+    client = server.rights() ? registry::sha256Of(bearerToken(stream.field("authorization"))) : "";
     std::string encodingName = stream.field("grpc-encoding"),
                 timeout = stream.field("grpc-timeout");
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
@@ -174,7 +183,7 @@ private:
     if (!stream.hasResponded()) {
       respond(); // clients wait for it before they send more
     }
-    if (inferences.size() + stream.pendingPieces() >= kMaxReplies) {
+    if (inferences.size() + texts.size() + stream.pendingPieces() >= kMaxReplies) {
       return Status::error(
           ErrorId::QueueFull,
           fmt::format("the client has not read {} replies of the stream", kMaxReplies),
@@ -279,9 +288,13 @@ private:
     work(
         inference,
         inference->encoding == Encoding::Identity && inference->message.text.size() <= kLittle,
-        [&server = server, read = inference.get()] { return readMessage(server, *read, true); },
+        [&server = server, read = inference.get(), mayBeText = isStream()] {
+          return mayBeText ? readStreamed(server, *read) : readMessage(server, *read, true);
+        },
         [this, inference](Status status) {
-          if (status.isOk()) {
+          if (status.isOk() && inference->asked) {
+            continueText(inference);
+          } else if (status.isOk()) {
             inference->id = inference->parsed.request.id;
             status = submit(inference, inference->parsed);
           } else {
@@ -291,6 +304,23 @@ private:
             answer(*inference, status);
           }
         });
+  }
+
+  /// On any thread.
+  static Status readStreamed(ServerContext &server, Inference &inference) {
+    if (inference.encoding == Encoding::Identity) {
+      Result<std::optional<GrpcTextRequest>> text = parseGrpcText(inference.message.text);
+      if (text.isOk() && *text) {
+        inference.id = (*text)->id;
+        uint64_t chance =
+            (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+        std::string field;
+        TENON_ASSIGN(inference.asked, parseOpenAi((*text)->isChat, (*text)->body, chance, field));
+        return Status::ok();
+      }
+      TENON_TRY(text.isOk() ? Status::ok() : text.takeStatus());
+    }
+    return readMessage(server, inference, true);
   }
 
   /// On any thread.
@@ -312,6 +342,62 @@ private:
     } catch (const std::bad_alloc &) {
       return Status::error(ErrorId::OutOfMemory, "out of memory for the request",
                            "send fewer requests at once");
+    }
+  }
+
+  /// Has a language model continue a text. Its pieces do not wait for replies before them: they
+  /// have the id of their request.
+  void continueText(const std::shared_ptr<Inference> &inference) {
+    inferences.remove(inference);
+    TextCall::Events events;
+    events.onFailure = [this, alive = std::weak_ptr<GrpcCall *>(self),
+                        inference](const Status &why) {
+      if (!alive.expired() && !isOver) {
+        send(writeGrpcInferError(why, inference->id));
+        endText(inference);
+      }
+    };
+    events.onPiece = [this, alive = std::weak_ptr<GrpcCall *>(self),
+                      inference](uint64_t choice, const TextPiece &piece, const TextRecord &record,
+                                 bool isLast) {
+      if (alive.expired() || isOver) {
+        return;
+      }
+      send(writeGrpcText(record, inference->id, choice, piece, isLast));
+      if (isLast) {
+        endText(inference);
+      } else if (stream.pendingPieces() > kMaxPieces) {
+        finish(Status::error(ErrorId::ClientTooSlow, "the client takes the answer too slowly"));
+      }
+    };
+    for (TextAsk &ask : inference->asked->asks) {
+      ask.salt = client;
+    }
+    inference->asked->trace = trace;
+    texts.push_back(inference);
+    Result<std::shared_ptr<TextCall>> begun =
+        server.api.continueText(std::move(*inference->asked), server.memory, std::move(events));
+    inference->message = ChargedString();
+    if (!begun.isOk()) {
+      send(writeGrpcInferError(begun.status(), inference->id));
+      endText(inference);
+      return;
+    }
+    inference->text = std::move(*begun);
+  }
+
+  void endText(const std::shared_ptr<Inference> &inference) {
+    inference->text = nullptr;
+    texts.remove(inference);
+    endStream();
+  }
+
+  void send(std::vector<Piece> pieces) {
+    if (!stream.hasResponded()) {
+      respond();
+    }
+    for (Piece &piece : pieces) {
+      stream.send(std::move(piece));
     }
   }
 
@@ -388,12 +474,7 @@ private:
     inference.parsed.numbers.clear();
     inference.reply = std::move(reply);
     while (!inferences.empty() && inferences.front()->reply) {
-      if (!stream.hasResponded()) {
-        respond();
-      }
-      for (Piece &piece : *inferences.front()->reply) {
-        stream.send(std::move(piece));
-      }
+      send(std::move(*inferences.front()->reply));
       inferences.pop_front();
     }
     if (!isStream()) {
@@ -405,7 +486,7 @@ private:
 
   /// Ends a stream whose client has sent all and has all replies.
   void endStream() {
-    if (isWhole && inferences.empty() && !isOver) {
+    if (isWhole && inferences.empty() && texts.empty() && !isOver) {
       finish(Status::ok());
     }
   }
@@ -417,6 +498,11 @@ private:
       }
     }
     inferences.clear();
+    for (const std::shared_ptr<Inference> &inference : std::exchange(texts, {})) {
+      if (inference->text) {
+        std::exchange(inference->text, nullptr)->cancel();
+      }
+    }
   }
 
   // Health.
@@ -497,6 +583,8 @@ private:
   bool hasMessage = false, isWhole = false, isOver = false;
   std::shared_ptr<Inference> unary;
   std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
+  std::list<std::shared_ptr<Inference>> texts;      ///< of language models
+  std::string client;                               ///< the hash of the token; empty without tokens
   std::optional<Health> watched;
   /// Expires with this.
   std::shared_ptr<GrpcCall *> self = std::make_shared<GrpcCall *>(this);

@@ -138,16 +138,18 @@ Result<std::unique_ptr<ModelRepository>> openRepository(const ServerOptions &opt
   if (!options.trusted.empty()) {
     TENON_ASSIGN(trust, signing::Trust::open(options.trusted));
   }
+  std::unique_ptr<ModelRepository> models;
   if (options.selection) {
-    TENON_ASSIGN(std::unique_ptr<RegistryRepository> repository,
-                 RegistryRepository::open(options.registry, *options.selection, std::move(trust),
-                                          options.log));
-    return std::unique_ptr<ModelRepository>(std::move(repository));
+    TENON_ASSIGN(
+        models, RegistryRepository::open(options.registry, *options.selection, trust, options.log));
+  } else {
+    TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
+    models = std::make_unique<ModelFolder>(std::move(opened));
+    models =
+        trust ? std::make_unique<SignedRepository>(std::move(models), *trust) : std::move(models);
   }
-  TENON_ASSIGN(ModelFolder opened, ModelFolder::open(options.models, options.isLenient));
-  std::unique_ptr<ModelRepository> folder = std::make_unique<ModelFolder>(std::move(opened));
-  return trust ? std::make_unique<SignedRepository>(std::move(folder), std::move(*trust))
-               : std::move(folder);
+  return std::unique_ptr<ModelRepository>(
+      std::make_unique<DraftRepository>(std::move(models), options.draft, std::move(trust)));
 }
 
 /// Each connection takes a descriptor, each model several, here and in the worker, which inherits

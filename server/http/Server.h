@@ -6,6 +6,7 @@
 #include "server/api/RegistryRequests.h"
 #include "server/monitoring/MonitoringOptions.h"
 #include "server/protocol/Log.h"
+#include "server/repository/DraftRepository.h"
 #include "server/repository/Selection.h"
 #include "support/Result.h"
 
@@ -26,6 +27,7 @@ struct ServerOptions {
   /// PEM files of keys and authorities: only models that one of them has signed are loaded. Any are
   /// where it is empty.
   std::vector<std::string> trusted;
+  DraftOptions draft;
   std::string name; ///< of the one model that there is; empty: models have the names of their files
   bool isLenient = false;
   std::string address = "127.0.0.1";

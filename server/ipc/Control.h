@@ -24,7 +24,7 @@ struct ControlMessage {
     Buffer,     ///< number `key`, `value` bytes; descriptor
     DropBuffer, ///< number `key`
     Load, ///< version `key`, `value` threads a run; text: encodeLoad; descriptors: engine file,
-          ///< text socket, then request slot and eventfd of each instance
+          ///< text socket, then request slot and eventfd of each instance, then the draft model
     LoadOnGpu, ///< as Load, of an engine that is to run on the worker's GPU
     Unload,    ///< version `key`
     // To the front.

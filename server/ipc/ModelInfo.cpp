@@ -89,6 +89,7 @@ std::string encodeLoad(const LoadRequest &request) {
       .number(batch.memory);
   putPads(out, batch.pads);
   out.number(request.texts.users).number(request.texts.tokens).number(request.texts.memory);
+  out.number(request.draftTokens).number(request.hasDraft).string(request.draftSha256);
   return text;
 }
 
@@ -96,16 +97,18 @@ Result<LoadRequest> decodeLoad(std::string_view text) {
   LoadRequest request;
   BatchPolicy &batch = request.batch;
   TextReader in(text);
-  uint64_t kind = 0, accepts = 0;
+  uint64_t kind = 0, accepts = 0, hasDraft = 0;
   in.string(request.sha256).number(kind).number(batch.maxRows).real(batch.tolerance);
   in.number(accepts).number(batch.memory);
   takePads(in, batch.pads);
   in.number(request.texts.users).number(request.texts.tokens).number(request.texts.memory);
+  in.number(request.draftTokens).number(hasDraft).string(request.draftSha256);
   if (!in.isWhole() || kind > static_cast<uint64_t>(BatchPolicy::Kind::Stated)) {
     return damaged("a request to load a model is damaged");
   }
   batch.kind = static_cast<BatchPolicy::Kind>(kind);
   batch.acceptsMeetings = accepts != 0;
+  request.hasDraft = hasDraft != 0;
   return request;
 }
 

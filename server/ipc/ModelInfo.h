@@ -66,6 +66,9 @@ struct LoadRequest {
   std::string sha256; ///< of the engine's file, which must be that; empty: any
   BatchPolicy batch;
   TextRoom texts = {};
+  uint64_t draftTokens = 0; ///< that a step of a language model guesses of an answer, at most
+  bool hasDraft = false;    ///< the last descriptor is the engine of a draft model
+  std::string draftSha256 = {};
 };
 
 /// What the proof found.

@@ -25,7 +25,7 @@ template <typename Options> auto countsOf(Options &options) {
 }
 template <typename Load> auto numbersOf(Load &load) {
   return std::tie(load.running, load.waiting, load.pages, load.pagesUsed, load.prefixTokens,
-                  load.preemptions, load.recomputedTokens);
+                  load.preemptions, load.recomputedTokens, load.draftTokens, load.acceptedTokens);
 }
 
 uint64_t bitsOf(int32_t token) { return static_cast<uint32_t>(token); }
@@ -59,6 +59,9 @@ void putOptions(TextWriter &out, const TextOptions &options) {
   for (const std::string &stop : options.stops) {
     out.string(stop);
   }
+  const ToolOptions &tools = options.tools;
+  out.number(static_cast<uint64_t>(options.format)).string(options.schema).string(tools.list);
+  out.number(static_cast<uint64_t>(tools.choice)).string(tools.name).number(tools.isParallel);
 }
 
 void takeOptions(TextReader &in, TextOptions &options) {
@@ -75,12 +78,23 @@ void takeOptions(TextReader &in, TextOptions &options) {
   for (uint64_t i = 0; i < stops && in.isGood(); ++i) {
     in.string(options.stops.emplace_back());
   }
+  uint64_t format = 0, choice = 0;
+  in.number(format).string(options.schema).string(options.tools.list);
+  in.number(choice).string(options.tools.name);
+  takeFlag(in, options.tools.isParallel);
+  if (format > static_cast<uint64_t>(TextFormat::Schema) ||
+      choice > static_cast<uint64_t>(ToolChoice::Named)) {
+    in.fail();
+  }
+  options.format = static_cast<TextFormat>(format);
+  options.tools.choice = static_cast<ToolChoice>(choice);
 }
 
 void putPrompt(TextWriter &out, const std::vector<ChatMessage> &messages) {
   out.number(messages.size());
   for (const ChatMessage &message : messages) {
     out.string(message.role).string(message.content);
+    out.string(message.calls).string(message.callId);
   }
 }
 void putPrompt(TextWriter &out, const std::string &text) { out.string(text); }
@@ -100,6 +114,7 @@ void takePrompt(TextReader &in, TextAsk &ask) {
     for (uint64_t i = 0; i < count && in.isGood(); ++i) {
       ChatMessage &message = messages.emplace_back();
       in.string(message.role).string(message.content);
+      in.string(message.calls).string(message.callId);
     }
     ask.prompt = std::move(messages);
   } else if (kind == 1) {
@@ -130,8 +145,12 @@ void putEvent(TextWriter &out, const TextBegun &begun) {
 }
 void putEvent(TextWriter &out, const TextPiece &piece) {
   out.number(piece.id).string(piece.text).number(static_cast<uint64_t>(piece.finish));
-  out.number(piece.cachedTokens);
+  out.number(piece.cachedTokens).number(piece.waited);
   putToken(out, piece.token);
+  out.number(piece.calls.size());
+  for (const ToolDelta &call : piece.calls) {
+    out.number(call.index).string(call.id).string(call.name).string(call.arguments);
+  }
   out.number(piece.top.size());
   for (const TextToken &token : piece.top) {
     putToken(out, token);
@@ -141,15 +160,25 @@ void putEvent(TextWriter &out, const TextFailed &failed) {
   out.number(failed.id).number(static_cast<uint64_t>(failed.why.id()));
   out.string(encodeError(failed.why.message(), failed.why.hint()));
 }
+void putEvent(TextWriter &out, const TextPreempted &preempted) {
+  out.number(preempted.id).number(preempted.winner);
+  out.number(preempted.tokensLost).number(preempted.pagesShort);
+}
 
 void takePiece(TextReader &in, TextPiece &piece) {
   uint64_t finish = 0;
   in.number(piece.id).string(piece.text).number(finish).number(piece.cachedTokens);
+  in.number(piece.waited);
   if (finish > static_cast<uint64_t>(TextFinish::Length)) {
     in.fail();
   }
   piece.finish = static_cast<TextFinish>(finish);
   takeToken(in, piece.token);
+  uint64_t calls = in.count();
+  for (uint64_t i = 0; i < calls && in.isGood(); ++i) {
+    ToolDelta &call = piece.calls.emplace_back();
+    in.number(call.index).string(call.id).string(call.name).string(call.arguments);
+  }
   uint64_t count = in.count();
   for (uint64_t i = 0; i < count && in.isGood(); ++i) {
     takeToken(in, piece.top.emplace_back());
@@ -173,6 +202,10 @@ void takeEvent(TextReader &in, TextEvent &event) {
     if (failed.why.isOk()) {
       in.fail();
     }
+  } else if (kind == 3) {
+    TextPreempted &preempted = event.emplace<TextPreempted>();
+    in.number(preempted.id).number(preempted.winner);
+    in.number(preempted.tokensLost).number(preempted.pagesShort);
   } else {
     in.fail();
   }
@@ -201,7 +234,8 @@ std::string encodeCommand(const TextCommand &command) {
     out.number(ask.id).number(ask.count).number(ask.prompt.index());
     std::visit([&](const auto &prompt) { putPrompt(out, prompt); }, ask.prompt);
     putOptions(out, ask.options);
-    out.string(ask.salt);
+    out.string(ask.salt).number(static_cast<uint64_t>(ask.priority));
+    out.number(ask.timeoutMicroseconds);
   });
 }
 
@@ -217,7 +251,9 @@ Result<TextCommand> decodeCommand(std::string_view text) {
     in.number(ask.id).number(ask.count);
     takePrompt(in, ask);
     takeOptions(in, ask.options);
-    in.string(ask.salt);
+    uint64_t priority = 0;
+    in.string(ask.salt).number(priority).number(ask.timeoutMicroseconds);
+    ask.priority = static_cast<int64_t>(priority);
   }
   return kind <= 1 && in.isWhole() ? Result<TextCommand>(std::move(command))
                                    : Result<TextCommand>(damagedText());
@@ -225,7 +261,10 @@ Result<TextCommand> decodeCommand(std::string_view text) {
 
 std::string encodeStep(const TextStep &step) {
   return framed([&](TextWriter &out) {
-    std::apply([&](auto... values) { (out.number(values), ...); }, numbersOf(step.load));
+    out.number(step.load.has_value());
+    if (step.load) {
+      std::apply([&](auto... values) { (out.number(values), ...); }, numbersOf(*step.load));
+    }
     out.number(step.events.size());
     for (const TextEvent &event : step.events) {
       out.number(event.index());
@@ -237,7 +276,11 @@ std::string encodeStep(const TextStep &step) {
 Result<TextStep> decodeStep(std::string_view text) {
   TextReader in(text);
   TextStep step;
-  std::apply([&](auto &...values) { (in.number(values), ...); }, numbersOf(step.load));
+  bool hasLoad = false;
+  takeFlag(in, hasLoad);
+  if (hasLoad) {
+    std::apply([&](auto &...values) { (in.number(values), ...); }, numbersOf(step.load.emplace()));
+  }
   uint64_t count = in.count();
   for (uint64_t i = 0; i < count && in.isGood(); ++i) {
     takeEvent(in, step.events.emplace_back());

@@ -19,6 +19,20 @@ namespace tenon::server {
 struct ChatMessage {
   std::string role;
   std::string content;
+  std::string calls;  ///< of the assistant: a JSON array of {"id", "name", "arguments"}; or empty
+  std::string callId; ///< of a tool's answer: which call it answers
+};
+
+/// What the text of an answer is held to.
+enum class TextFormat : uint8_t { Any, Object, Schema };
+/// Whether an answer calls tools: as it likes, not at all, at least one, or the one that is named.
+enum class ToolChoice : uint8_t { Auto, None, Required, Named };
+
+struct ToolOptions {
+  std::string list; ///< a JSON array of tools as templates read them; empty for none
+  ToolChoice choice = ToolChoice::Auto;
+  std::string name;       ///< of the one that is named
+  bool isParallel = true; ///< an answer may call several
 };
 
 /// How answers are drawn and when they end.
@@ -31,6 +45,9 @@ struct TextOptions {
   std::vector<std::string> stops;
   bool givesTokens = false; ///< pieces have their token's bytes
   uint64_t topTokens = 0;   ///< the most probable, with each token
+  TextFormat format = TextFormat::Any;
+  std::string schema; ///< of JSON, where the format is one
+  ToolOptions tools;
 };
 
 /// A prompt and how many answers it has, whose ids are `id`, `id + 1` and so on.
@@ -40,7 +57,9 @@ struct TextAsk {
   /// What the model's chat template makes a prompt of, a text, or tokens.
   std::variant<std::vector<ChatMessage>, std::string, std::vector<int32_t>> prompt;
   TextOptions options;
-  std::string salt; ///< prompts of one salt share what was computed of them
+  std::string salt;                 ///< prompts of one salt share what was computed of them
+  int64_t priority = 0;             ///< a smaller one goes first
+  uint64_t timeoutMicroseconds = 0; ///< from its arrival until its answers are whole; 0: any
 };
 
 /// The answer ends without more.
@@ -64,14 +83,31 @@ struct TextToken {
   std::string bytes; ///< where they were asked for; not always UTF-8
 };
 
+/// A part of a tool's call.
+struct ToolDelta {
+  uint64_t index = 0;   ///< of the call in its answer
+  std::string id, name; ///< with the first part
+  std::string arguments;
+};
+
 /// One more token of an answer.
 struct TextPiece {
   uint64_t id = 0;
   std::string text; ///< that has become certain; it may be empty
+  std::vector<ToolDelta> calls;
   TextToken token;
   std::vector<TextToken> top; ///< the most probable first
   TextFinish finish = TextFinish::None;
   uint64_t cachedTokens = 0; ///< with the first: of the prompt, that were not computed again
+  uint64_t waited = 0;       ///< with the first: nanoseconds in the worker until the model began
+};
+
+/// An answer gave up its pages to another and is computed again.
+struct TextPreempted {
+  uint64_t id = 0;
+  uint64_t winner = 0;     ///< the answer that needed pages, or to run
+  uint64_t tokensLost = 0; ///< to be computed again, but for those in pages that are still kept
+  uint64_t pagesShort = 0; ///< 0 where as many answers ran as may
 };
 
 /// The answer ends with an error.
@@ -80,7 +116,7 @@ struct TextFailed {
   Status why;
 };
 
-using TextEvent = std::variant<TextBegun, TextPiece, TextFailed>;
+using TextEvent = std::variant<TextBegun, TextPiece, TextFailed, TextPreempted>;
 
 /// What a model's service holds and has counted since it was loaded.
 struct TextLoad {
@@ -89,12 +125,14 @@ struct TextLoad {
   uint64_t prefixTokens = 0;         ///< of prompts, found in pages
   uint64_t preemptions = 0;          ///< answers that gave up their pages
   uint64_t recomputedTokens = 0;     ///< for it
+  uint64_t draftTokens = 0;          ///< of answers, computed on a guess
+  uint64_t acceptedTokens = 0;       ///< of those, that were right
 };
 
 /// What one step gave.
 struct TextStep {
   std::vector<TextEvent> events;
-  TextLoad load;
+  std::optional<TextLoad> load; ///< after a step of the service
 };
 
 /// Whole messages, with their length in front.

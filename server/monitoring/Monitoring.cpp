@@ -65,6 +65,12 @@ void Monitoring::failed(const Request &request) {
   }
 }
 
+void Monitoring::continued(const TextRecord &record) {
+  if (tracer) {
+    tracer->continued(record);
+  }
+}
+
 std::string Monitoring::metrics() const {
   std::string text;
   drift.appendMetrics(text);

@@ -21,6 +21,8 @@ public:
   void answered(const Request &request, const InferResult &result) override;
   void replied(const InferResult &result, uint64_t copyOutNanoseconds) override;
   void failed(const Request &request) override;
+  /// A request to a language model has ended.
+  void continued(const TextRecord &record);
 
   /// Called ten times a second, once the alerts have begun.
   void tick(Clock::time_point now, const ModelCatalog &catalog);

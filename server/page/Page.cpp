@@ -29,6 +29,7 @@ constexpr PageFile kFiles[] = {
 #include "server/page/charts.js.inc"
 #include "server/page/registry.js.inc"
 #include "server/page/lineage.js.inc"
+#include "server/page/chat.js.inc"
 #include "server/page/page.js.inc"
         // clang-format on
     },

@@ -20,6 +20,7 @@ constexpr uint64_t kMaxGpus = 1024;
 constexpr uint64_t kMaxBatch = 1 << 20;
 constexpr uint64_t kMaxTexts = 1'000'000;
 constexpr uint64_t kMaxPriorities = 1000;
+constexpr uint64_t kMaxDrafts = 64; ///< tokens
 /// 12 days: no sum of times overflows.
 constexpr uint64_t kMaxMicroseconds = uint64_t(1) << 40;
 
@@ -340,6 +341,21 @@ private:
       config.hasOwnWorker = parameter.second == "own";
       if (!config.hasOwnWorker && parameter.second != "shared") {
         return fault(field, "'worker' must be own or shared");
+      }
+    }
+    if (parameter.first == "draft_tokens") {
+      uint64_t tokens = 0;
+      if (!parseNumber(parameter.second, tokens) || tokens > kMaxDrafts) {
+        return fault(field,
+                     fmt::format("'draft_tokens' must be a number from 0 to {}", kMaxDrafts));
+      }
+      config.draftTokens = tokens;
+    }
+    if (parameter.first == "draft_model") {
+      config.draftModel = parameter.second;
+      if (config.draftModel.find('/') != std::string::npos || config.draftModel.starts_with('.') ||
+          config.draftModel.empty()) {
+        return fault(field, "'draft_model' is not a file name");
       }
     }
     for (auto [key, value] : {std::pair("users", &config.users), {"tokens", &config.tokens}}) {

@@ -95,9 +95,11 @@ struct ModelConfig {
   /// Of the parameters users and tokens: texts that a language model continues at once, and
   /// positions of each; 0: as the server has it.
   uint64_t users = 0, tokens = 0;
-  bool isPinned = false;        ///< of the parameter pin: the model stays in memory
-  bool acceptsMeetings = false; ///< of the parameter answers_may_depend_on_other_requests
-  double batchTolerance = 0;    ///< of the parameter batch_tolerance; 0: what is usual for the type
+  bool isPinned = false;               ///< of the parameter pin: the model stays in memory
+  bool acceptsMeetings = false;        ///< of the parameter answers_may_depend_on_other_requests
+  std::optional<uint64_t> draftTokens; ///< of the parameter draft_tokens
+  std::string draftModel;              ///< of the parameter draft_model: a file beside the engine
+  double batchTolerance = 0; ///< of the parameter batch_tolerance; 0: what is usual for the type
   /// Things that were passed over, each with its line, for the server's log.
   std::vector<std::string> notes;
 };

@@ -41,6 +41,17 @@ void appendToken(std::string &out, const TextToken &token) {
   appendBytes(out, token.bytes);
 }
 
+/// A call, or with `isPart` what has come of one in a stream.
+std::string callText(const ToolDelta &call, bool isPart) {
+  std::string out = isPart ? fmt::format("{{\"index\":{},", call.index) : "{";
+  if (!call.id.empty()) {
+    out += fmt::format("\"id\":{},\"type\":\"function\",", jsonText(call.id));
+  }
+  out += "\"function\":{";
+  out += call.name.empty() ? std::string() : fmt::format("\"name\":{},", jsonText(call.name));
+  return out + fmt::format("\"arguments\":{}}}}}", jsonText(call.arguments));
+}
+
 uint64_t charactersOf(std::string_view text) {
   uint64_t count = 0;
   for (char c : text) {
@@ -112,6 +123,7 @@ OpenAiReply::OpenAiReply(const OpenAiRequest &request, std::string id, int64_t c
 std::string_view OpenAiReply::finishOf(const Choice &choice) const {
   return choice.finish == TextFinish::None     ? "null"
          : choice.finish == TextFinish::Length ? "\"length\""
+         : choice.hasCalls                     ? "\"tool_calls\""
                                                : "\"stop\"";
 }
 
@@ -127,8 +139,10 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
     choice.logprobs.push_back({piece.token, piece.top, choice.characters});
     choice.characters += charactersOf(piece.token.bytes);
   }
+  choice.hasCalls = choice.hasCalls || !piece.calls.empty();
   if (!streams) {
     choice.text += piece.text;
+    addCalls(index, piece.calls);
     return;
   }
   if (!piece.text.empty() || !choice.logprobs.empty()) {
@@ -138,9 +152,34 @@ void OpenAiReply::add(uint64_t index, const TextPiece &piece) {
                 false);
   }
   choice.logprobs.clear();
+  addCalls(index, piece.calls);
   if (piece.finish != TextFinish::None) {
     appendEvent(index, isChat ? "{}" : "\"\"", true);
   }
+}
+
+void OpenAiReply::addCalls(uint64_t index, const std::vector<ToolDelta> &calls) {
+  std::vector<ToolDelta> &known = choices[index].calls;
+  for (const ToolDelta &call : calls) {
+    if (streams) {
+      appendEvent(index, fmt::format("{{\"tool_calls\":[{}]}}", callText(call, true)), false);
+    } else if (call.index < known.size()) {
+      known[call.index].arguments += call.arguments;
+    } else {
+      known.push_back(call);
+    }
+  }
+}
+
+std::string OpenAiReply::messageOf(const Choice &choice) const {
+  std::string calls;
+  for (const ToolDelta &call : choice.calls) {
+    calls += (calls.empty() ? "" : ",") + callText(call, false);
+  }
+  bool hasText = !choice.text.empty() || calls.empty();
+  return fmt::format("{{\"role\":\"assistant\",\"content\":{},\"refusal\":null{}}}",
+                     hasText ? jsonText(choice.text) : "null",
+                     calls.empty() ? "" : fmt::format(",\"tool_calls\":[{}]", calls));
 }
 
 void OpenAiReply::appendHead(std::string &out, std::string_view object) const {
@@ -233,9 +272,7 @@ std::string OpenAiReply::whole() const {
   for (size_t i = 0; i < choices.size(); ++i) {
     const Choice &choice = choices[i];
     fmt::format_to(std::back_inserter(out), "{}{{\"index\":{},", i == 0 ? "" : ",", i);
-    out += isChat ? fmt::format("\"message\":{{\"role\":\"assistant\",\"content\":{},"
-                                "\"refusal\":null}}",
-                                jsonText(choice.text))
+    out += isChat ? fmt::format("\"message\":{}", messageOf(choice))
                   : fmt::format("\"text\":{}", jsonText(choice.text));
     out += ",\"logprobs\":";
     appendLogprobs(out, choice);

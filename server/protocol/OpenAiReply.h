@@ -47,6 +47,8 @@ private:
   };
   struct Choice {
     std::string text;
+    std::vector<ToolDelta> calls; ///< whole, in the reply that is
+    bool hasCalls = false;
     std::vector<Logprob> logprobs; ///< of the whole reply, or of the next event
     uint64_t characters = 0;       ///< of all tokens
     TextFinish finish = TextFinish::None;
@@ -56,6 +58,8 @@ private:
     uint64_t promptTokens = 0, answerTokens = 0, cachedTokens = 0;
   };
 
+  void addCalls(uint64_t index, const std::vector<ToolDelta> &calls);
+  std::string messageOf(const Choice &choice) const;
   std::string_view finishOf(const Choice &choice) const;
   /// "id", "object", "created", "model".
   void appendHead(std::string &out, std::string_view object) const;

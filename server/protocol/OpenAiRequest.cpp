@@ -1,9 +1,11 @@
 // Two tables of fields, by endpoint: what reads each, or that it is inert. What stands in neither
-// is refused, unless its value asks for nothing.
+// is refused, unless its value asks for nothing. One file: each field is a function, and what one
+// says against another is seen beside them.
 
 #include "server/protocol/OpenAiRequest.h"
 
 #include "server/protocol/Json.h"
+#include "server/protocol/OpenAiMessages.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@ namespace tenon::server {
 namespace {
 
 constexpr uint64_t kMaxStops = 4, kMaxTop = 20, kMaxTokens = uint64_t(1) << 31;
+constexpr double kMaxPriority = 1000, kMaxTimeout = 86400; // seconds
 /// What OpenAI's completions have where nothing is said.
 constexpr uint64_t kDefaultTokens = 16;
 
@@ -25,17 +28,12 @@ struct Reading {
   TextOptions options;
   std::vector<decltype(TextAsk::prompt)> prompts;
   bool hasCompletionTokens = false, hasSeed = false;
+  int64_t priority = 0;
+  double timeout = 0;
 };
 
-Status wrong(std::string_view field, std::string_view what) {
-  return Status::error(ErrorId::BadRequest, fmt::format("'{}' {}", field, what));
-}
-
-Status unsupported(std::string_view field) {
-  return Status::error(ErrorId::BadRequest,
-                       fmt::format("the field '{}' is not supported", field.substr(0, 64)),
-                       "leave it out");
-}
+Status wrong(std::string_view field, std::string_view what) { return wrongField(field, what); }
+Status unsupported(std::string_view field) { return unsupportedField(field); }
 
 Status readNumber(std::string_view field, const Json &value, double least, double most,
                   double &into) {
@@ -130,6 +128,19 @@ Status readSeed(Reading &to, const Json &value) {
   return Status::ok();
 }
 
+Status readPriority(Reading &to, const Json &value) {
+  double number = 0;
+  TENON_TRY(readNumber("priority", value, -kMaxPriority, kMaxPriority, number));
+  if (!value.is_number_integer()) {
+    return wrong("priority", "must be an integer");
+  }
+  to.priority = value.get<int64_t>();
+  return Status::ok();
+}
+Status readTimeout(Reading &to, const Json &value) {
+  return readNumber("timeout", value, 0.001, kMaxTimeout, to.timeout);
+}
+
 Status readStreamOptions(Reading &to, const Json &value) {
   if (!value.is_object()) {
     return wrong("stream_options", "must be an object");
@@ -184,47 +195,13 @@ Status readLogprobs(Reading &to, const Json &value) {
   return readCount("logprobs", value, 0, kMaxTop, to.request.topLogprobs);
 }
 
-Status readParts(const std::string &where, const Json &parts, std::string &content) {
-  for (const Json &part : parts) {
-    bool isText = part.is_object() && part.value("type", Json()) == "text" &&
-                  part.value("text", Json()).is_string();
-    if (!isText) {
-      return wrong(where, "has a part other than text, which is not supported");
-    }
-    content += part["text"].get<std::string>();
-  }
-  return Status::ok();
-}
-
-Status readMessage(const std::string &where, const Json &value, ChatMessage &message) {
-  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
-  if (!value.is_object()) {
-    return wrong(where, "must be an object with 'role' and 'content'");
-  }
-  for (const auto &[name, field] : value.items()) {
-    bool isNothing = field.is_null() || (field.is_array() && field.empty());
-    if (name != "role" && name != "content" && !isNothing) {
-      return unsupported(fmt::format("{}.{}", where, name.substr(0, 32)));
-    }
-  }
-  Json role = value.value("role", Json()), content = value.value("content", Json());
-  if (!role.is_string() || std::ranges::find(kRoles, role.get<std::string>()) == std::end(kRoles)) {
-    return wrong(where + ".role", "must be system, developer, user or assistant");
-  }
-  message.role = role == "developer" ? "system" : role.get<std::string>();
-  if (content.is_array()) {
-    return readParts(where + ".content", content, message.content);
-  }
-  return readText(where + ".content", content, message.content);
-}
-
 Status readMessages(Reading &to, const Json &value) {
   if (!value.is_array() || value.empty()) {
     return wrong("messages", "must be a list of at least one message");
   }
   std::vector<ChatMessage> messages(value.size());
   for (size_t i = 0; i < value.size(); ++i) {
-    TENON_TRY(readMessage(fmt::format("messages[{}]", i), value[i], messages[i]));
+    TENON_TRY(readChatMessage(fmt::format("messages[{}]", i), value[i], messages[i]));
   }
   to.prompts.emplace_back(std::move(messages));
   return Status::ok();
@@ -264,6 +241,15 @@ Status readPrompt(Reading &to, const Json &value) {
   return Status::ok();
 }
 
+Status readFormat(Reading &to, const Json &value) { return readResponseFormat(value, to.options); }
+Status readToolList(Reading &to, const Json &value) { return readTools(value, to.options.tools); }
+Status readChoice(Reading &to, const Json &value) {
+  return readToolChoice(value, to.options.tools);
+}
+Status readParallel(Reading &to, const Json &value) {
+  return readFlag("parallel_tool_calls", value, to.options.tools.isParallel);
+}
+
 struct Field {
   std::string_view name;
   Status (*read)(Reading &, const Json &); ///< null: it changes no answer
@@ -285,6 +271,8 @@ constexpr Field kShared[] = {
     {"stream", readStream},
     {"stream_options", readStreamOptions},
     {"logit_bias", readBias},
+    {"priority", readPriority},
+    {"timeout", readTimeout},
     {"user", nullptr},
 };
 constexpr Field kChat[] = {
@@ -293,8 +281,11 @@ constexpr Field kChat[] = {
     {"logprobs", readChatLogprobs},
     {"top_logprobs", readTopLogprobs},
     {"metadata", nullptr},
-    {"parallel_tool_calls", nullptr}, // without tools
-    {"prediction", nullptr},          // a hint
+    {"response_format", readFormat},
+    {"tools", readToolList},
+    {"tool_choice", readChoice},
+    {"parallel_tool_calls", readParallel},
+    {"prediction", nullptr}, // a hint
     {"prompt_cache_key", nullptr},
     {"prompt_cache_retention", nullptr},
     {"safety_identifier", nullptr},
@@ -311,8 +302,7 @@ bool asksForNothing(std::string_view name, const Json &value) {
   if (value.is_null() || value == false || (value.is_structured() && value.empty())) {
     return true;
   }
-  return (name == "response_format" && value == Json({{"type", "text"}})) ||
-         (name == "tool_choice" && value == "none") || (name == "best_of" && value == 1) ||
+  return (name == "best_of" && value == 1) ||
          (name == "modalities" && value == Json::array({"text"})) ||
          (name == "suffix" && value == "");
 }
@@ -348,6 +338,7 @@ Status checkFields(const Reading &reading, std::string &field) {
   if (reading.prompts.empty()) {
     return wrong(field, "is missing");
   }
+  TENON_TRY(checkTools(reading.options.tools, field));
   field = "top_p";
   if (reading.options.topP <= 0) {
     return wrong(field, "must be larger than 0");
@@ -388,7 +379,13 @@ Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t c
   reading.options.givesTokens = request.givesLogprobs;
   reading.options.topTokens = request.topLogprobs;
   for (auto &prompt : reading.prompts) {
-    request.asks.push_back({0, request.answers, std::move(prompt), reading.options, {}});
+    request.asks.push_back({0,
+                            request.answers,
+                            std::move(prompt),
+                            reading.options,
+                            {},
+                            reading.priority,
+                            static_cast<uint64_t>(reading.timeout * 1e6)});
   }
   return std::move(request);
 }

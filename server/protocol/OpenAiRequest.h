@@ -5,6 +5,7 @@
 #pragma once
 
 #include "server/ipc/TextMessages.h"
+#include "server/protocol/TraceContext.h"
 #include "support/Result.h"
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct OpenAiRequest {
   bool includesUsage = false; ///< in a stream
   bool givesLogprobs = false;
   uint64_t topLogprobs = 0; ///< listed with each token
+  TraceContext trace;       ///< that the caller told beside the body
 };
 
 /// Choices of one request, at most.

@@ -31,6 +31,8 @@ struct FoundVersion {
   /// stays.
   std::vector<RemoteFile> remote = {};
   std::vector<std::string> labels = {}; ///< by which people find it: "@production", "team=vision"
+  std::string draft = {};               ///< path of its draft model's engine; empty: none
+  std::string draftSha256 = {};         ///< that the draft model's bytes must have; empty: any
 };
 
 struct FoundModel {

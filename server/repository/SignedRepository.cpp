@@ -26,7 +26,7 @@ void SignedRepository::check(FoundModel &model) const {
     if (!version.problem.isOk()) {
       continue;
     }
-    Result<std::string> hash = hashOf(version.path);
+    Result<std::string> hash = signedHashOf(trust, version.path);
     if (hash.isOk()) {
       version.sha256 = *hash;
     } else {
@@ -35,7 +35,7 @@ void SignedRepository::check(FoundModel &model) const {
   }
 }
 
-Result<std::string> SignedRepository::hashOf(const std::string &path) const {
+Result<std::string> signedHashOf(const signing::Trust &trust, const std::string &path) {
   TENON_ASSIGN(std::string bundle,
                signing::readBundle(path + ".sig",
                                    signing::kMaxBytesOfOne)); // the thread that serves reads it

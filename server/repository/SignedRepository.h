@@ -11,6 +11,9 @@
 
 namespace tenon::server {
 
+/// The hash that an engine must have by the signature beside it; TN1015, TN1016.
+Result<std::string> signedHashOf(const signing::Trust &trust, const std::string &path);
+
 class SignedRepository final : public ModelRepository {
 public:
   SignedRepository(std::unique_ptr<ModelRepository> repository, signing::Trust trust)
@@ -22,7 +25,6 @@ public:
 
 private:
   void check(FoundModel &model) const;
-  Result<std::string> hashOf(const std::string &path) const;
 
   std::unique_ptr<ModelRepository> repository;
   signing::Trust trust;

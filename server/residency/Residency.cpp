@@ -1,6 +1,7 @@
 // Loads and unloads, and whom the end of a worker is blamed on: a version that ran or was loaded
 // when its worker crashed gets one of its own. Then the others notice nothing of the next crash,
-// which is its own without doubt.
+// which is its own without doubt. One file: loads, unloads and ends of workers change one state of
+// a version, which is seen at once.
 
 #include "server/residency/Residency.h"
 
@@ -137,6 +138,8 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
     }
     std::shared_ptr<Version> version = byKey.at(key);
     Status problem = version->file.open(version->path);
+    bool hasDraft = problem.isOk() && !version->draftPath.empty();
+    problem = hasDraft ? version->draft.open(version->draftPath) : std::move(problem);
     Room room = problem.isOk() ? makeRoom(*version) : Room::Free;
     if (room == Room::Later && version->isInitial) {
       version->current = VersionState::Cold;
@@ -161,10 +164,15 @@ void Residency::sendNextLoad(WorkerSlot &slot) {
       BatchPolicy policy = version->batch ? BatchPolicy() : version->scheduler->policy();
       uint64_t most = budget(slot.device), held = heldBytes(slot.device) + version->taken;
       policy.memory = most == 0 ? 0 : most - std::min(held, most - 1);
+      LoadRequest request = {version->sha256,
+                             policy,
+                             textRoom(*version, slot.device),
+                             version->config.draftTokens.value_or(0),
+                             hasDraft,
+                             version->draftSha256};
       Result<LoadedPlaces> sent =
-          slot.load(key, version->file.descriptor(),
-                    encodeLoad({version->sha256, policy, textRoom(*version, slot.device)}),
-                    version->config.instances, options.threads);
+          slot.load(key, version->file.descriptor(), version->draft.descriptor(),
+                    encodeLoad(request), version->config.instances, options.threads);
       if (sent.isOk()) {
         version->places = std::move(*sent);
       } else {
@@ -275,6 +283,7 @@ void Residency::unload(const std::shared_ptr<Version> &version) {
       version->current == VersionState::Cold) {
     version->current = VersionState::Unloaded;
     version->file.close();
+    version->draft.close();
     return;
   }
   version->current = VersionState::Unloading;

@@ -67,6 +67,7 @@ void Version::learn(ModelInfo info) {
 void Version::release() {
   places = {};
   file.close();
+  draft.close();
 }
 
 } // namespace tenon::server

@@ -42,13 +42,15 @@ public:
   /// `order` is of the load that asked for it: the later one stays.
   Version(std::string model, const FoundVersion &found, const ModelConfig &config, uint64_t order)
       : model(std::move(model)), number(found.version), path(found.path), sha256(found.sha256),
-        remote(found.remote), labels(found.labels), config(config), order(order) {}
+        remote(found.remote), labels(found.labels), draftPath(found.draft),
+        draftSha256(found.draftSha256), config(config), order(order) {}
 
   const std::string model, number, path;
   const std::string sha256; ///< that the engine's bytes must have; empty: any
   /// Its files, where they have to be brought before a load.
   const std::vector<RemoteFile> remote;
-  const std::vector<std::string> labels; ///< as FoundVersion has them
+  const std::vector<std::string> labels;    ///< as FoundVersion has them
+  const std::string draftPath, draftSha256; ///< of its draft model; empty: none
   const ModelConfig config;
   const uint64_t order;
   /// Set once, by who makes the version.
@@ -100,8 +102,8 @@ public:
   uint64_t bytes() const { return taken; }
   /// Those of them that no session holds.
   uint64_t sharedBytes() const { return shared; }
-  /// What it takes once it is loaded, as far as it is known: else its file's size.
-  uint64_t neededBytes() const { return taken > 0 ? taken : file.size(); }
+  /// What it takes once it is loaded, as far as it is known: else the size of its files.
+  uint64_t neededBytes() const { return taken > 0 ? taken : file.size() + draft.size(); }
   /// A run ended, after which the instance's session holds so much memory.
   void setHeldBytes(Instance &instance, uint64_t bytes);
 
@@ -117,7 +119,7 @@ private:
 
   VersionState current = VersionState::Unloaded;
   Status failure;
-  EngineFile file;
+  EngineFile file, draft;
   std::optional<Device> place;
   WorkerSlot *slot = nullptr;
   /// Names the version to workers; another after each load, so that late messages are told apart.

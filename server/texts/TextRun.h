@@ -26,6 +26,8 @@ public:
   const std::shared_ptr<Version> version;
   TextAsk ask; ///< its prompt goes to the worker
   const Clock::time_point arrival = Clock::now();
+  Clock::time_point sent = arrival; ///< to the worker
+  std::string name;                 ///< in the log
   /// Of the prompt, while it is here.
   MemoryCharge charge;
   uint64_t unended; ///< answers

@@ -67,14 +67,34 @@ void TextScheduler::dispatchTexts() {
   while (channel && version.takesRuns() && !line.empty()) {
     std::shared_ptr<TextRun> run = line.front();
     line.pop_front();
+    if (uint64_t &left = run->ask.timeoutMicroseconds; left > 0) {
+      uint64_t since = nanosecondsSince(run->arrival) / 1000;
+      if (since >= left) {
+        expire(run);
+        continue;
+      }
+      left -= since;
+    }
     for (uint64_t i = 0; i < run->ask.count; ++i) {
       answers[run->ask.id + i] = {run, run->arrival};
     }
     version.statistics->queue.add(nanosecondsSince(run->arrival));
+    run->sent = Clock::now();
     channel->send(run->ask);
     run->ask.prompt = std::string();
     run->charge.release();
   }
+}
+
+/// A request has reached its time while the model was loaded.
+void TextScheduler::expire(const std::shared_ptr<TextRun> &run) {
+  Status why = Status::error(
+      ErrorId::RequestTimedOut,
+      fmt::format("{} was loaded for longer than the request's timeout", version.title()),
+      "allow more time");
+  count(*run, why);
+  run->unended = 0;
+  run->notify(TextFailed{run->ask.id, why});
 }
 
 void TextScheduler::cancel(const std::shared_ptr<TextRun> &run) {
@@ -137,7 +157,7 @@ void TextScheduler::resume() {
 }
 
 void TextScheduler::handle(const TextStep &step) {
-  lastLoad = step.load;
+  lastLoad = step.load.value_or(lastLoad);
   bool hadSome = !answers.empty();
   for (const TextEvent &event : step.events) {
     std::visit([&](const auto &each) { handle(each); }, event);
@@ -190,6 +210,23 @@ void TextScheduler::handle(const TextFailed &failed) {
   run->notify(failed);
 }
 
+void TextScheduler::handle(const TextPreempted &preempted) {
+  std::map<uint64_t, Open>::iterator found = answers.find(preempted.id),
+                                     winner = answers.find(preempted.winner);
+  if (found == answers.end() || winner == answers.end() ||
+      Clock::now() - noted < std::chrono::seconds(1)) {
+    return;
+  }
+  noted = Clock::now();
+  std::string why = preempted.pagesShort > 0
+                        ? fmt::format("pages are short by {}", preempted.pagesShort)
+                        : "as many answers run as may";
+  residency.log(fmt::format("{}: an answer of {} gives way to one of {}, since {}; {} tokens are "
+                            "computed again",
+                            version.title(), found->second.run->name, winner->second.run->name, why,
+                            preempted.tokensLost));
+}
+
 void TextScheduler::end(const std::shared_ptr<TextRun> &run) {
   --run->unended;
   if (run->unended > 0 || run->isFailed) {
@@ -231,6 +268,7 @@ void TextScheduler::count(const TextRun &run, const Status &why) {
   VersionStatistics &statistics = *version.statistics;
   statistics.failure.add(nanosecondsSince(run.arrival));
   statistics.invalid += http >= 400 && http < 500 && why.id() != ErrorId::QueueFull;
+  statistics.timedOut += why.id() == ErrorId::RequestTimedOut;
 }
 
 } // namespace tenon::server

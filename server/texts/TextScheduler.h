@@ -48,10 +48,12 @@ private:
   Status checkText(const TextRun &run) const;
   Status admitText(const TextRun &run) const;
   void dispatchTexts();
+  void expire(const std::shared_ptr<TextRun> &run);
   void handle(const TextStep &step);
   void handle(const TextBegun &begun);
   void handle(const TextPiece &piece);
   void handle(const TextFailed &failed);
+  void handle(const TextPreempted &preempted);
   /// An answer has ended.
   void end(const std::shared_ptr<TextRun> &run);
   void count(const TextRun &run, const Status &why);
@@ -61,6 +63,7 @@ private:
   std::unique_ptr<TextChannel> channel;
   TextLoad lastLoad;
   uint64_t lastId = 0;
+  Clock::time_point noted; ///< a preemption, in the log
 };
 
 } // namespace tenon::server

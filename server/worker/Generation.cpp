@@ -2,11 +2,13 @@
 
 #include "server/worker/Generation.h"
 
-#include "generate/session/Chat.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,10 +55,15 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
 
 Result<std::unique_ptr<Generation>>
 Generation::create(std::unique_ptr<generate::LanguageModel> model,
-                   const generate::ServiceOptions &options) {
-  TENON_ASSIGN(std::unique_ptr<generate::TextService> service,
-               generate::TextService::create(*model, options));
-  return std::unique_ptr<Generation>(new Generation(std::move(model), std::move(service)));
+                   generate::ServiceOptions options) {
+  std::unique_ptr<Generation> made(new Generation(std::move(model)));
+  options.onPreemption = [self = made.get()](const generate::Preemption &preemption) {
+    self->preempted.push_back({preemption.id, preemption.winner,
+                               static_cast<uint64_t>(preemption.tokensLost),
+                               static_cast<uint64_t>(preemption.pagesShort)});
+  };
+  TENON_ASSIGN(made->service, generate::TextService::create(*made->model, options));
+  return made;
 }
 
 void Generation::start(Descriptor textSocket) {
@@ -128,32 +135,23 @@ bool Generation::handle(std::string_view message) {
   return true;
 }
 
-Result<std::vector<int32_t>> Generation::tokensOf(const TextAsk &ask) const {
-  if (const std::vector<int32_t> *tokens = std::get_if<std::vector<int32_t>>(&ask.prompt)) {
-    return *tokens;
-  }
-  if (const std::string *text = std::get_if<std::string>(&ask.prompt)) {
-    return model->tokenizer().encode(*text);
-  }
-  std::vector<generate::Message> messages;
-  for (const ChatMessage &message : std::get<std::vector<ChatMessage>>(ask.prompt)) {
-    messages.push_back({message.role, message.content});
-  }
-  TENON_ASSIGN(generate::jinja::Text text,
-               generate::renderChat(model->facts().chatTemplate, messages, model->tokenizer()));
-  return generate::encodeChat(text, model->tokenizer());
-}
-
 Status Generation::prepare(const TextAsk &ask) {
-  TENON_ASSIGN(std::vector<int32_t> prompt, tokensOf(ask));
+  TENON_ASSIGN(std::vector<int32_t> prompt, asks.tokensOf(ask));
   const generate::ModelFacts &facts = service->modelFacts();
   TENON_TRY(facts.checkRoom(prompt.size()));
   generate::GenerateOptions options = optionsOf(ask.options);
+  TENON_ASSIGN(options.format, asks.formatOf(ask));
+  TENON_ASSIGN(std::optional<generate::ToolFormat> tools, asks.toolsOf(ask));
+  options.shown = tools ? tools->markers : std::vector<int32_t>();
   // The last token of an answer needs no position.
   int64_t room = facts.positions - static_cast<int64_t>(prompt.size()) + 1;
   options.maxTokens = ask.options.maxTokens == 0
                           ? room
                           : std::min(static_cast<int64_t>(ask.options.maxTokens), room);
+  std::optional<generate::ServiceClock::time_point> deadline;
+  if (ask.timeoutMicroseconds > 0) {
+    deadline = generate::ServiceClock::now() + std::chrono::microseconds(ask.timeoutMicroseconds);
+  }
   TextStep begun;
   begun.events.push_back(TextBegun{ask.id, prompt.size()});
   send(encodeStep(begun));
@@ -165,7 +163,10 @@ Status Generation::prepare(const TextAsk &ask) {
     request.options = options;
     request.options.sampling.seed += i;
     request.salt = ask.salt;
-    pending.submissions.push_back({std::move(request), ask.options.givesTokens});
+    request.priority = -ask.priority;
+    request.deadline = deadline;
+    pending.submissions.push_back({std::move(request), ask.options.givesTokens,
+                                   tools ? asks.parserOf(ask, *tools) : nullptr});
   }
   added.notify_one();
   return Status::ok();
@@ -198,13 +199,15 @@ void Generation::work() {
 
 void Generation::report(TextStep &out) {
   generate::ServiceStatistics counted = service->statistics();
-  out.load = {.running = static_cast<uint64_t>(counted.running),
-              .waiting = static_cast<uint64_t>(counted.waiting),
-              .pages = static_cast<uint64_t>(counted.pages),
-              .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
-              .prefixTokens = counted.scheduler.reusedTokens,
-              .preemptions = counted.scheduler.preemptions,
-              .recomputedTokens = counted.scheduler.recomputedTokens};
+  out.load = TextLoad{.running = static_cast<uint64_t>(counted.running),
+                      .waiting = static_cast<uint64_t>(counted.waiting),
+                      .pages = static_cast<uint64_t>(counted.pages),
+                      .pagesUsed = static_cast<uint64_t>(counted.pagesUsed),
+                      .prefixTokens = counted.scheduler.reusedTokens,
+                      .preemptions = counted.scheduler.preemptions,
+                      .recomputedTokens = counted.scheduler.recomputedTokens,
+                      .draftTokens = counted.scheduler.draftTokens,
+                      .acceptedTokens = counted.scheduler.acceptedTokens};
   send(encodeStep(out));
 }
 
@@ -213,7 +216,7 @@ void Generation::take(Work work, TextStep &out) {
     uint64_t id = submission.request.id;
     Status status = service->submit(std::move(submission.request));
     if (status.isOk()) {
-      open[id] = submission.givesTokens;
+      open[id] = {submission.givesTokens, std::move(submission.parser)};
     } else {
       out.events.push_back(TextFailed{id, std::move(status)});
     }
@@ -228,7 +231,7 @@ void Generation::take(Work work, TextStep &out) {
 
 void Generation::step(TextStep &out) {
   Status status = service->step([&](uint64_t id, Result<generate::Piece> piece) {
-    std::unordered_map<uint64_t, bool>::iterator found = open.find(id);
+    std::unordered_map<uint64_t, Open>::iterator found = open.find(id);
     if (found == open.end()) {
       return; // the front does not wait for it any more
     }
@@ -237,18 +240,22 @@ void Generation::step(TextStep &out) {
       open.erase(found);
       return;
     }
-    out.events.push_back(describe(id, found->second, *piece));
-    if (piece->finish) {
+    TextPiece described = describe(id, found->second, *piece);
+    bool isLast = described.finish != TextFinish::None;
+    out.events.push_back(std::move(described));
+    if (isLast) {
       open.erase(found);
+      service->cancel(id); // where a call of a tool is all that was asked for
     }
   });
+  std::ranges::copy(std::exchange(preempted, {}), std::back_inserter(out.events));
   if (!status.isOk()) {
     endAll(status, out);
   }
 }
 
 void Generation::endAll(const Status &why, TextStep &out) {
-  for (const auto &[id, givesTokens] : open) {
+  for (const auto &[id, answer] : open) {
     service->cancel(id);
     out.events.push_back(TextFailed{id, why});
   }
@@ -260,16 +267,31 @@ TextToken Generation::describe(const generate::Draw &draw, bool givesTokens) con
           givesTokens ? std::string(model->tokenizer().bytesOf(draw.token)) : std::string()};
 }
 
-TextPiece Generation::describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const {
+TextPiece Generation::describe(uint64_t id, const Open &answer,
+                               const generate::Piece &piece) const {
   TextPiece described;
   described.id = id;
   described.text = piece.text;
-  described.token = describe(piece.draw, givesTokens);
+  described.token = describe(piece.draw, answer.givesTokens);
   for (const generate::Draw &draw : piece.top) {
     described.top.push_back(describe(draw, true));
   }
   described.finish = finishOf(piece.finish);
   described.cachedTokens = static_cast<uint64_t>(piece.reused);
+  if (answer.parser) {
+    generate::ToolText parsed = answer.parser->add(piece.text);
+    if (piece.finish) {
+      parsed.append(answer.parser->finish());
+    } else if (answer.parser->isOver()) {
+      described.finish = TextFinish::Stop;
+    }
+    described.text = std::move(parsed.content);
+    for (generate::CallPart &part : parsed.parts) {
+      described.calls.push_back(
+          {part.index, std::move(part.id), std::move(part.name), std::move(part.arguments)});
+    }
+  }
+  described.waited = static_cast<uint64_t>(piece.waited * 1e9);
   return described;
 }
 

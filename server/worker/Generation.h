@@ -6,8 +6,10 @@
 
 #include "generate/service/TextService.h"
 #include "generate/session/LanguageModel.h"
+#include "generate/tools/ToolParser.h"
 #include "server/ipc/Descriptor.h"
 #include "server/ipc/TextMessages.h"
+#include "server/worker/AskReader.h"
 
 #include <condition_variable>
 #include <memory>
@@ -23,7 +25,7 @@ class Generation {
 public:
   /// Errors are those of TextService::create.
   static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
-                                                    const generate::ServiceOptions &options);
+                                                    generate::ServiceOptions options);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
@@ -33,14 +35,19 @@ public:
   void start(Descriptor socket);
 
 private:
-  Generation(std::unique_ptr<generate::LanguageModel> model,
-             std::unique_ptr<generate::TextService> service)
-      : model(std::move(model)), service(std::move(service)) {}
+  explicit Generation(std::unique_ptr<generate::LanguageModel> theModel)
+      : model(std::move(theModel)), asks(*model) {}
 
   /// What the first thread hands to the second.
   struct Submission {
     generate::TextRequest request;
     bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser; ///< null where it calls no tools
+  };
+  /// An answer that the front waits for.
+  struct Open {
+    bool givesTokens = false;
+    std::unique_ptr<generate::ToolParser> parser;
   };
   struct Work {
     std::vector<Submission> submissions;
@@ -52,7 +59,6 @@ private:
   /// False where the message is not one of the front's.
   bool handle(std::string_view message);
   Status prepare(const TextAsk &ask);
-  Result<std::vector<int32_t>> tokensOf(const TextAsk &ask) const;
 
   // The thread that steps.
   void work();
@@ -61,15 +67,17 @@ private:
   void take(Work work, TextStep &out);
   void step(TextStep &out);
   void endAll(const Status &why, TextStep &out);
-  TextPiece describe(uint64_t id, bool givesTokens, const generate::Piece &piece) const;
+  TextPiece describe(uint64_t id, const Open &answer, const generate::Piece &piece) const;
   TextToken describe(const generate::Draw &draw, bool givesTokens) const;
 
   /// Both threads; nothing more is sent once the front has gone.
   void send(const std::string &message);
 
   const std::unique_ptr<generate::LanguageModel> model;
-  const std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
-  std::unordered_map<uint64_t, bool> open; ///< whether its tokens are given, by answer; the same
+  std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
+  std::vector<TextPreempted> preempted;           ///< in a step; of the thread that steps
+  std::unordered_map<uint64_t, Open> open;        ///< by answer; the same
+  AskReader asks;                                 ///< of the thread that reads
   Descriptor socket;
   std::mutex sending;
 

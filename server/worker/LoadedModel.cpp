@@ -96,18 +96,29 @@ std::shared_ptr<SharedMemory> SharedBufferTable::find(uint32_t number) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
                                                        SharedBufferTable &buffers, int doneEvent) {
   std::vector<Descriptor> &descriptors = request.descriptors;
+  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
+  Descriptor draft;
+  if (wanted.hasDraft && !descriptors.empty()) {
+    draft = std::move(descriptors.back());
+    descriptors.pop_back();
+  }
   if (descriptors.size() < 4 || descriptors.size() % 2 != 0) {
     return Status::error(ErrorId::InternalError, "a load request lacks file descriptors");
   }
   std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   unsigned threads = static_cast<unsigned>(request.value);
-  TENON_ASSIGN(LoadRequest wanted, decodeLoad(request.text));
-  TENON_TRY(model->open(std::move(descriptors[0]), wanted.sha256,
-                        request.kind == ControlMessage::Kind::LoadOnGpu));
+  bool isOnGpu = request.kind == ControlMessage::Kind::LoadOnGpu;
+  TENON_ASSIGN(model->engine,
+               open(std::move(descriptors[0]), wanted.sha256, isOnGpu, model->image));
   TENON_TRY(model->describe(wanted.batch, threads, start));
   if (model->holdsLanguageModel()) {
-    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted.texts));
+    if (wanted.hasDraft) {
+      TENON_ASSIGN(capi::EngineHandle opened,
+                   open(std::move(draft), wanted.draftSha256, isOnGpu, model->draftImage));
+      TENON_ASSIGN(model->draft, generate::LanguageModel::of(std::move(opened)));
+    }
+    TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted));
     model->generation->start(std::move(descriptors[1]));
     return model;
   }
@@ -132,7 +143,8 @@ LoadedModel::~LoadedModel() {
   }
 }
 
-Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGpu) {
+Result<capi::EngineHandle> LoadedModel::open(Descriptor file, const std::string &sha256,
+                                             bool isOnGpu, AlignedBuffer &image) {
   // A copy: a file that is replaced or cut short while it is served changes nothing here.
   struct stat info = {};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -159,13 +171,13 @@ Status LoadedModel::open(Descriptor file, const std::string &sha256, bool isOnGp
   // Of an empty file the address is null, which would be an error of ours.
   const void *data = image.size() ? static_cast<const void *>(image.data()) : "";
   TENON_TRY(takeStatus(tenon_engine_open_memory(data, image.size(), nullptr, &opened)));
-  engine.reset(opened);
+  capi::EngineHandle engine(opened);
   if (isOnGpu && tenon_engine_gpu(opened) < 0) {
     return Status::error(ErrorId::EngineNoVariant,
                          "no variant of the engine runs on the GPU of its worker",
                          "compile the model with --target for it; `tenon doctor` shows the GPU");
   }
-  return Status::ok();
+  return engine;
 }
 
 bool LoadedModel::holdsLanguageModel() const {
@@ -174,11 +186,18 @@ bool LoadedModel::holdsLanguageModel() const {
   return takeStatus(tenon_engine_record(engine.get(), "language", &text, &bytes)).isOk();
 }
 
-Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running, const TextRoom &room) {
+Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
+                                        const LoadRequest &wanted) {
   generate::ServiceOptions options;
   options.threads = threads;
+  options.draftTokens = static_cast<int64_t>(wanted.draftTokens);
+  options.draft = draft.get();
   if (running > 1) { // somebody said how many requests run at once
     options.maxRunning = static_cast<int64_t>(running);
+  }
+  TextRoom room = wanted.texts;
+  if (room.memory > 0) {
+    room.memory -= std::min(room.memory - 1, draftImage.size());
   }
   TENON_ASSIGN(generate::ServiceFit fit,
                fitTexts(*engine, image.size(), threads, room, options.maxRunning));
@@ -190,8 +209,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running, cons
   const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  modelInfo.sharedBytes = fit.weights;
-  modelInfo.bytes = fit.needed();
+  modelInfo.sharedBytes = fit.weights + draftImage.size();
+  modelInfo.bytes = fit.needed() + draftImage.size();
   return Status::ok();
 }
 

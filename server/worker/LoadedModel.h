@@ -60,13 +60,14 @@ private:
   };
 
   LoadedModel(SharedBufferTable &buffers, int doneEvent) : buffers(buffers), doneEvent(doneEvent) {}
-  /// TN1016 where the bytes must have a hash, and have another.
-  Status open(Descriptor file, const std::string &sha256, bool isOnGpu);
+  /// Reads an engine into `into`. TN1016 where the bytes must have a hash, and have another.
+  static Result<capi::EngineHandle> open(Descriptor file, const std::string &sha256, bool isOnGpu,
+                                         AlignedBuffer &into);
   Status describe(const BatchPolicy &policy, unsigned threads,
                   std::chrono::steady_clock::time_point loadBegan);
   Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
   /// Makes it the language model that the engine holds.
-  Status becomeLanguageModel(unsigned threads, uint64_t running, const TextRoom &room);
+  Status becomeLanguageModel(unsigned threads, uint64_t running, const LoadRequest &wanted);
   bool holdsLanguageModel() const;
   /// The thread of an instance.
   void serve(Instance &instance);
@@ -75,9 +76,11 @@ private:
 
   SharedBufferTable &buffers;
   int doneEvent;
-  AlignedBuffer image;                    ///< the engine file; it outlives the engine
-  capi::EngineHandle engine;              ///< null where `generation` has it
-  std::unique_ptr<Generation> generation; ///< of a language model
+  AlignedBuffer image;       ///< the engine file; it outlives the engine
+  capi::EngineHandle engine; ///< null where `generation` has it
+  AlignedBuffer draftImage;
+  std::unique_ptr<generate::LanguageModel> draft; ///< of a language model; null: none
+  std::unique_ptr<Generation> generation;         ///< of a language model
   ModelInfo modelInfo;
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;

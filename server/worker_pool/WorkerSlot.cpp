@@ -107,7 +107,7 @@ uint64_t WorkerSlot::nextLoad() const {
   return next == keys.end() ? 0 : next->first;
 }
 
-Result<LoadedPlaces> WorkerSlot::load(uint64_t key, int file, const std::string &text,
+Result<LoadedPlaces> WorkerSlot::load(uint64_t key, int file, int draft, const std::string &text,
                                       uint64_t count, unsigned threads) {
   ControlMessage load = {device.isCpu() ? ControlMessage::Kind::Load
                                         : ControlMessage::Kind::LoadOnGpu,
@@ -127,6 +127,12 @@ Result<LoadedPlaces> WorkerSlot::load(uint64_t key, int file, const std::string 
   for (uint64_t i = 0; i < count; ++i) {
     TENON_ASSIGN(std::unique_ptr<Instance> instance, makeInstance(load));
     places.instances.push_back(std::move(instance));
+  }
+  if (draft >= 0) {
+    load.descriptors.emplace_back(dup(draft));
+    if (!load.descriptors.back().isOpen()) {
+      return noDescriptors();
+    }
   }
   keys[key] = true;
   sentKey = key;

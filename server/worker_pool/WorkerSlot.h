@@ -83,10 +83,10 @@ public:
   bool isLoading() const { return sentKey != 0; }
   /// The next that is to be loaded; 0: none.
   uint64_t nextLoad() const;
-  /// Has the engine in `file` loaded, which `load` describes, with instances that this makes;
-  /// nothing was sent where an error is given.
-  Result<LoadedPlaces> load(uint64_t key, int file, const std::string &load, uint64_t instances,
-                            unsigned threads);
+  /// Has the engine in `file` loaded, which `load` describes, with instances that this makes, and
+  /// with the engine in `draft` unless that is -1; nothing was sent where an error is given.
+  Result<LoadedPlaces> load(uint64_t key, int file, int draft, const std::string &load,
+                            uint64_t instances, unsigned threads);
   /// Has an instance run what is in its request slot.
   void run(Instance &instance);
   /// Ends the process, which broke the rules; another is started.

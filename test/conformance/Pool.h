@@ -12,9 +12,10 @@ namespace tenon::conformance {
 struct PoolOptions {
   unsigned jobs = 2;
   unsigned secondsPerCase = 120;
-  /// Cases that a child does one after the other: for GPUs and tools that make starting it slow.
-  /// When one of them fails or ends the child, another child goes on behind it.
-  size_t batch = 1;
+  /// Cases that a child does one after the other, since to start one takes more than most cases
+  /// do. When one of them fails or ends the child, another child goes on behind it. What sixteen
+  /// say fits into a pipe.
+  size_t batch = 16;
   /// No case is begun after so many seconds in all; 0 for as long as it takes.
   unsigned seconds = 0;
 };

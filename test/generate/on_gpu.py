@@ -1,14 +1,19 @@
-"""Each family on a GPU, from GGUF files and from folders, in FP32 and in bf16, beside float64. Skipped without one."""
+"""Each family on a GPU, from GGUF files and from folders, in FP32 and in bf16, beside float64; over pages by the program made of steps.cpp, if that
+is given. Skipped without one."""
 
 import json
+import os
+import sys
 import unittest
 
 import folders
 import logits
 import models
 import numpy as np
+from pages import LENGTHS, PagesTest, alone, mixed
 from tool import ToolTest
 
+STEPS = sys.argv.pop() if os.access(sys.argv[-1], os.X_OK) and len(sys.argv) > 1 else None
 # How far bf16 may be from float64, beside a reference that rounds to bf16: their roundings differ, and sharp softmaxes widen that.
 OF_ROUNDING = 3
 
@@ -64,8 +69,34 @@ class Folders(OnGpu):
         self.check(path, folders.MODELS[name], weights, tokens, (1, 40))
 
 
+class OnPages(OnGpu, PagesTest):
+    program, target = STEPS, "cuda"
+
+    def check_pages(self, name):
+        """Sequences alone, then in steps that they share: each kernel of attention, and chunks of prompts beside single tokens."""
+        if not STEPS:
+            self.skipTest("no program that runs steps is given")
+        model, random = logits.MODELS[name], np.random.default_rng(1)
+        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        for precision in ("bf16", "keep"):
+            engine, table, weights = self.build(name, "--precision", precision)
+            expected = {sequence: models.logits(model, weights, list(own)) for sequence, own in tokens.items()}
+            rounded = {sequence: models.logits(model, weights, list(own), models.bfloat16) for sequence, own in tokens.items()}
+            for seed, steps in ((0, alone(tokens)), (1, mixed(tokens, 1)), (2, mixed(tokens, 2))):
+                found = self.run_steps(engine, table, steps, seed)
+                for sequence in tokens:
+                    with self.subTest(precision=precision, seed=seed, sequence=sequence):
+                        error = found[sequence] - expected[sequence]
+                        if precision == "bf16":
+                            rounding = root_mean_square(rounded[sequence] - expected[sequence])
+                            self.assertLess(root_mean_square(error), OF_ROUNDING * rounding)
+                        else:
+                            self.assertLess(np.abs(error).max(), logits.TOLERANCE * np.abs(expected[sequence]).max())
+
+
 for each in logits.MODELS:
     setattr(Files, f"test_{each}", lambda self, name=each: self.check_file(name))
+    setattr(OnPages, f"test_{each}", lambda self, name=each: self.check_pages(name))
 for each in folders.FORMS:
     setattr(Folders, f"test_{each}", lambda self, name=each: self.check_folder(name))
 

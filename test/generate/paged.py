@@ -8,82 +8,13 @@ import sys
 import models
 import numpy as np
 from logits import MODELS, TOLERANCE
-from tool import ToolTest
+from pages import LENGTHS, PAGE, PAGES, Pages, PagesTest, alone, mixed
 
 STEPS = sys.argv.pop()
-PAGE, PAGES = 32, 24
-LENGTHS = (70, 45, 9)
-# As many decode steps as the longest sequence has behind its prompt.
-DECODED = 4
 
 
-class Pages:
-    """The page tables of sequences, with pages drawn in any order."""
-
-    def __init__(self, table, seed, count=PAGES):
-        self.table = table
-        self.free = list(np.random.default_rng(seed).permutation(count))
-        self.own, self.lengths = {}, {}
-
-    def step(self, parts):
-        """Of some (sequence, its tokens): their vectors, with the logits of all."""
-        step = {name: [] for name in ("tokens", "positions", "slots", "lengths", "pages")} | {"starts": [0]}
-        for sequence, tokens in parts:
-            pages, start = self.own.setdefault(sequence, []), self.lengths.get(sequence, 0)
-            end = self.lengths[sequence] = start + len(tokens)
-            while len(pages) * PAGE < end:
-                pages.append(int(self.free.pop()))
-            step["tokens"] += [int(token) for token in tokens]
-            step["positions"] += range(start, end)
-            step["slots"] += [pages[p // PAGE] * PAGE + p % PAGE for p in range(start, end)]
-            step["starts"].append(len(step["tokens"]))
-            step["lengths"].append(end)
-            step["pages"] += (pages + [0] * self.table)[: self.table]
-        return step | {"rows": list(range(len(step["tokens"])))}
-
-
-def alone(tokens):
-    return [[(sequence, own)] for sequence, own in tokens.items()]
-
-
-def mixed(tokens, seed):
-    """Chunks of all sequences in one step each, in any order, then token by token; one sequence begins later."""
-    random, done, steps = np.random.default_rng(seed), dict.fromkeys(tokens, 0), []
-    while any(done[s] < len(own) for s, own in tokens.items()):
-        parts = []
-        for sequence in random.permutation(list(tokens)):
-            left = len(tokens[sequence]) - done[sequence]
-            if left == 0 or (sequence == 1 and not steps):
-                continue
-            count = 1 if left <= DECODED else min(left - DECODED, int(random.integers(1, 30)))
-            parts.append((int(sequence), tokens[sequence][done[sequence] : done[sequence] + count]))
-            done[sequence] += count
-        steps.append(parts)
-    return steps
-
-
-class Paged(ToolTest):
-    def build(self, name, *options, pages=PAGES):
-        path, engine = self.folder / f"{name}.gguf", self.folder / f"{name}.tenon"
-        weights = models.write(MODELS[name], path)
-        self.tool("compile", path, "-o", engine, "--pages", pages, "--shape", "rows:[1..512]", "--target", "cpu:native", *options)
-        inputs = json.loads(self.tool("inspect", engine, "--json"))["inputs"]
-        table = next(port["type"] for port in inputs if port["name"] == "pages").strip("]").split()[-1]
-        return engine, int(table), weights
-
-    def run_steps(self, engine, table, steps, seed=0, count=PAGES):
-        """The logits of each sequence's tokens in their order, in a session of so many pages."""
-        pages = Pages(table, seed, count)
-        test = {"engine": str(engine), "threads": 2, "pages": count, "steps": [pages.step(parts) for parts in steps]}
-        (self.folder / "steps.json").write_text(json.dumps(test))
-        done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
-        self.assertEqual(0, done.returncode, done.stderr)
-        rows, found = np.fromfile(self.folder / "logits", np.float32).reshape(-1, models.VOCABULARY), {}
-        for parts in steps:
-            for sequence, tokens in parts:
-                found.setdefault(sequence, []).append(rows[: len(tokens)])
-                rows = rows[len(tokens) :]
-        return {sequence: np.concatenate(parts) for sequence, parts in found.items()}
+class Paged(PagesTest):
+    program = STEPS
 
     def check(self, name, *options, tolerance=TOLERANCE):
         engine, table, weights = self.build(name, *options)
@@ -104,6 +35,40 @@ class Paged(ToolTest):
         for precision, tolerance in (("bf16", 0.05), ("fp16", 0.01)):
             self.check("llama_floats", "--precision", precision, tolerance=tolerance)
         self.check("llama", "--precision", "bf16", tolerance=0.05)  # whose weights are blocks in the file
+
+    def test_invariant(self):
+        """What explain says of the flag, which leaves nothing to the number of rows; and where it is refused."""
+        self.check("llama_floats", "--invariant")
+        engine = self.folder / "llama_floats.tenon"
+        regions = json.loads(self.tool("explain", "kernels", engine, "--all", "--json"))["regions"]
+        orders = {region["kernel"].split("{")[0]: [each["order"] for each in region["candidates"] if each["verdict"] == "chosen"] for region in regions}
+        self.assertEqual(["blocks of keys from position 0 on"], orders["attention_paged"])
+        self.assertEqual(["the depth in equal chains of at most 128"], orders["gemm_packed"])
+        self.assertTrue(all(order and order[0] for order in orders.values()), orders)
+        self.assertTrue(all("us" in region["freely"] for region in regions))
+        self.assertRegex(self.tool("explain", "kernels", engine), r"--invariant: [\d.]+ [mu]s where kernels were chosen, [\d.]+ [mu]s without it \(")
+        for flags, problem in ((["--invariant"], "--invariant is for engines with pages"), (["--cache", "int8"], "--cache is for engines with pages")):
+            done = self.run_tool("compile", self.folder / "llama_floats.gguf", "-o", engine, "--target", "cpu:native", *flags)
+            self.assertIn(problem, done.stderr)
+
+    def test_caches(self):
+        """Codes of 8 bits in pages take their bytes, and a token has the same bits beside others."""
+        held = {}
+        for cache, tolerance in (("keep", TOLERANCE), ("int8", 0.02), ("fp8", 0.1)):
+            for name in ("llama", "gemma2"):
+                self.check(name, "--cache", cache, "--invariant", tolerance=tolerance)
+            memory = json.loads(self.tool("inspect", self.folder / "llama.tenon", "--json"))["language"]["memory"]
+            held[cache] = memory["bytes_per_token"]
+        # Two layers of keys and values of two heads of 64: floats, or bytes and a scale.
+        self.assertEqual({"keep": 2 * 2 * 2 * 64 * 4, "int8": 2 * 2 * 2 * 68, "fp8": 2 * 2 * 2 * 68}, held)
+        self.check("llama_floats", "--cache", "int8", "--precision", "bf16", tolerance=0.05)
+
+    def test_int8_activations(self):
+        """Rounded rows have the same bits beside others too."""
+        usable = [level["level"] for level in json.loads(self.tool("doctor", "--json"))["levels"] if level["usable"]]
+        if not {"avx512-vnni", "avx-vnni"} & set(usable):
+            self.skipTest("this machine has no VNNI")
+        self.check("llama", "--allow", "int8-activations", "--invariant", tolerance=0.1)
 
     def test_sessions_of_several_sizes(self):
         """One engine: where its pages are and how many there are changes no bit."""
@@ -143,8 +108,6 @@ class Paged(ToolTest):
         (self.folder / "steps.json").write_text(json.dumps({"engine": str(static), "steps": []}))
         done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertIn("TN0615", done.stderr)
-        done = self.run_tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cuda:sm_90", "--pages", PAGES)
-        self.assertIn("GPUs have no kernels of pages", done.stderr)
 
     def test_generate(self):
         """The same text as an engine without pages writes."""

@@ -24,8 +24,9 @@ class Service(ToolTest):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         return [int(number) for number in re.findall(r"\d+", done.stdout)]
 
-    def check_pages(self, model, schedules):
-        answers, tokens, preemptions, reused, cancelled, drafted, accepted, memory = self.counted(model, "--pages", 6, schedules=schedules, tolerance=0)
+    def check_pages(self, model, schedules, *flags):
+        counts = self.counted(model, "--pages", 6, *flags, schedules=schedules, tolerance=0)
+        answers, tokens, preemptions, reused, cancelled, drafted, accepted, memory = counts
         self.assertGreater(answers, 150)
         self.assertGreater(tokens, 3000)
         self.assertGreater(preemptions, 5)
@@ -38,7 +39,10 @@ class Service(ToolTest):
         self.assertTrue(6 * 32 * said["bytes_per_token"] < memory <= said["session_bytes"], (memory, said))
 
     def test_logits_do_not_depend_on_neighbours(self):
-        self.check_pages(SMALL, 60)
+        self.check_pages(SMALL, 60, "--invariant")
+
+    def test_logits_over_codes_do_not_either(self):
+        self.check_pages(SMALL, 60, "--cache", "int8")
 
     def test_logits_of_low_bit_weights_do_not_either(self):
         self.check_pages(Model("llama", types=[Type.Q4_K, Type.Q6_K]), 60)
@@ -76,8 +80,9 @@ class Service(ToolTest):
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
         self.assertGreater(accepted, 200)
-        # Each request that runs has a sequence of its own.
-        self.assertEqual([0, 0], [preemptions, reused])
+        # Each request that runs has a sequence of its own, which only a more urgent one takes.
+        self.assertGreater(preemptions, 0)
+        self.assertEqual(0, reused)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 // Runs steps over the pages of an engine, for paged.py: steps.json names the engine, says how many
 // pages the session has, by default the most, and has the vectors of each step; the logits of all
-// are written one after the other as floats.
+// are written one after the other as floats. A step with "draws" (temperature, top-p, min-p, top-k,
+// seed and position of each row) fails where its engine draws other tokens than the sampler does.
 #include "generate/session/StepSession.h"
+#include "support/text/Text.h"
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <fstream>
 #include <iostream>
 
@@ -12,6 +15,43 @@ namespace {
 
 using namespace tenon;
 using Json = nlohmann::json;
+
+Status compareDraws(generate::StepSession &session, generate::StepBatch &batch, const Json &draws) {
+  constexpr double kLogprobError = 1e-5;
+  size_t size = static_cast<size_t>(session.facts().vocabulary);
+  for (const Json &row : draws) {
+    batch.draws.push_back({.temperature = row[0],
+                           .topP = row[1],
+                           .minP = row[2],
+                           .topK = row[3],
+                           .seed = row[4],
+                           .position = row[5]});
+  }
+  std::vector<float> again(batch.rows.size() * size);
+  std::vector<generate::Draw> beside(batch.rows.size()), alone(batch.rows.size());
+  TENON_TRY(session.run(batch, again, beside));
+  TENON_TRY(session.run(batch, std::span(again).first(0), alone));
+  for (size_t i = 0; i < alone.size(); ++i) {
+    const generate::DrawParameters &own = batch.draws[i];
+    generate::Sampler sampler({.temperature = own.temperature,
+                               .topK = own.topK,
+                               .topP = own.topP,
+                               .minP = own.minP,
+                               .seed = own.seed},
+                              {});
+    TENON_ASSIGN(generate::Draw expected,
+                 sampler.draw(std::span(again).subspan(i * size, size), own.position));
+    bool isRight = beside[i].token == expected.token &&
+                   std::abs(beside[i].logprob - expected.logprob) < kLogprobError;
+    // Without logits rows are padded, whose kernels may round otherwise.
+    if (!isRight || alone[i].token < 0) {
+      return Status::error(ErrorId::InternalError,
+                           strCat("row ", i, " draws ", beside[i].token, " and ", alone[i].token,
+                                  ", the sampler ", expected.token));
+    }
+  }
+  return Status::ok();
+}
 
 Status runAll(const Json &test, std::ofstream &out) {
   tenon_engine_options options = {};
@@ -34,6 +74,9 @@ Status runAll(const Json &test, std::ofstream &out) {
     step.at("rows").get_to(batch.rows);
     std::vector<float> logits(batch.rows.size() * static_cast<size_t>(session.facts().vocabulary));
     TENON_TRY(session.run(batch, logits));
+    if (step.contains("draws")) {
+      TENON_TRY(compareDraws(session, batch, step.at("draws")));
+    }
     out.write(reinterpret_cast<const char *>(logits.data()),
               static_cast<std::streamsize>(logits.size() * sizeof(float)));
   }

@@ -17,9 +17,11 @@ import sys
 import tempfile
 import threading
 import unittest
+from typing import Literal, Optional
 
 import guide
 import openai
+import pydantic
 from server import SOURCE, TENON, Server
 
 sys.path.insert(0, str(SOURCE / "test/generate"))
@@ -173,7 +175,7 @@ class Interface(TextsTest):
         for field, value in wrong.items():
             self.refused(openai.BadRequestError, field, self.chat, **{field: value})
         unsupported = {
-            "tools": [{"type": "function", "function": {"name": "f"}}], "response_format": {"type": "json_object"}, "reasoning_effort": "low",
+            "reasoning_effort": "low", "functions": [{"name": "f"}],
             "web_search_options": {"a": 1}, "no_such_field": 1,
         }  # fmt: skip
         for field, value in unsupported.items():
@@ -210,6 +212,176 @@ class Interface(TextsTest):
         self.assertEqual(before["prompt_tokens_total"] + usage.prompt_tokens, self.server.metric("tenon_text_prompt_tokens_total", None))
         self.assertEqual(before["first_token_seconds_count"] + 2, self.server.metric("tenon_text_first_token_seconds_count", None))
         self.assertEqual(0, self.server.metric("tenon_text_running", None))
+
+
+class Step(pydantic.BaseModel):
+    kind: Literal["walk", "run"]
+    meters: int = pydantic.Field(ge=0, le=500)
+    note: Optional[str] = pydantic.Field(max_length=8)
+
+
+class Trip(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=6)
+    steps: list[Step] = pydantic.Field(min_length=1, max_length=3)
+    done: bool
+
+
+class Add(pydantic.BaseModel):
+    """Adds."""
+
+    a: int = pydantic.Field(ge=0, le=99)
+    b: int = pydantic.Field(ge=0, le=99)
+
+
+class Say(pydantic.BaseModel):
+    text: str = pydantic.Field(max_length=9)
+
+
+class Formats(TextsTest):
+    """Answers that are held to a format, of a model that writes nonsense."""
+
+    compiled = ("--pages", 520)
+
+    def formatted(self, schema, **options):
+        given = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}} if schema else {"type": "json_object"}
+        return self.chat(response_format=given, **{"max_tokens": 400, **options})
+
+    def test_typed(self):
+        """The client's typed objects: each answer of each seed is a value of the class."""
+        for seed in range(6):
+            answer = self.client.chat.completions.parse(model="m", messages=CHATS[0], response_format=Trip, temperature=1.4, seed=seed, n=2, max_tokens=600)
+            for choice in answer.choices:
+                self.assertIsInstance(choice.message.parsed, Trip)
+                self.assertEqual("stop", choice.finish_reason)
+
+    def test_values(self):
+        """Whole and in chunks alike, with logprobs of every token; other answers at the same time are what they are alone."""
+        schema = {"type": "object", "properties": {"a": {"enum": ["x", "yy"]}, "b": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}}, "required": ["a", "b"]}
+        free = self.chat(max_tokens=60).choices[0].message.content
+        with concurrent.futures.ThreadPoolExecutor(4) as users:
+            asked = [users.submit(self.formatted, schema, temperature=1.2, seed=seed, logprobs=True) for seed in range(6)]
+            others = [users.submit(self.chat, max_tokens=60) for _ in range(4)]
+        self.assertEqual({free}, {each.result().choices[0].message.content for each in others})
+        for seed, each in enumerate(asked):
+            choice = each.result().choices[0]
+            value = json.loads(choice.message.content)
+            self.assertIn(value["a"], ("x", "yy"))
+            self.assertLessEqual(set(map(type, value["b"])), {bool})
+            self.assertLessEqual(len(value["b"]), 3)
+            self.assertEqual(choice.message.content.encode(), b"".join(bytes(token.bytes) for token in choice.logprobs.content))
+            given = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
+            self.assertEqual(choice.message.content, self.streamed_chat(response_format=given, temperature=1.2, seed=seed, max_tokens=400)[1])
+
+    def test_object(self):
+        for seed in range(3):
+            choice = self.formatted(None, temperature=1.5, seed=seed, max_tokens=1500, logit_bias={str(models.alphabet().index(sign)): 4 for sign in '"}]'}).choices[0]
+            if choice.finish_reason == "stop":
+                self.assertIsInstance(json.loads(choice.message.content), dict)
+        # An answer that is cut has no more than its tokens, and says so.
+        cut = self.formatted(None, max_tokens=3)
+        self.assertEqual(("length", 3), (cut.choices[0].finish_reason, cut.usage.completion_tokens))
+
+    def test_stop(self):
+        """A stop string cuts an answer in a format too."""
+        choice = self.formatted({"const": "abcdef"}, stop="cd").choices[0]
+        self.assertEqual(('"ab', "stop"), (choice.message.content.strip(), choice.finish_reason))
+
+    def test_refused(self):
+        """What cannot be held is refused by its place in the schema; nothing is ignored."""
+        refused = {
+            "'#/properties/a/contains'": {"type": "object", "properties": {"a": {"contains": {}}}}, "'#/pattern'": {"type": "string", "pattern": "(?=a)"},
+            "'#/$ref'": {"$ref": "#/$defs/none"}, "no value": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+            "without an end": {"allOf": [{"$ref": "#"}]}, "too large": {"type": "string", "pattern": "(a|b)*a(a|b){20}"}, "characters": {"enum": ["x" * 10**6]},
+        }  # fmt: skip
+        for what, schema in refused.items():
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.formatted(schema)
+            self.assertEqual("TN0256", caught.exception.code)
+            self.assertIn(what, caught.exception.message)
+        for given in ("json", {"type": "xml"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"name": "a"}}, {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}):
+            self.refused(openai.BadRequestError, "response_format", self.chat, extra_body={"response_format": given})
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(tools=[openai.pydantic_function_tool(Add)])
+        self.assertEqual("TN0626", caught.exception.code)
+
+
+# As Hermes models have it.
+TOOL_TEMPLATE = """{%- if tools %}<|start|>system
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}<|end|>
+{% endif %}{% for message in messages %}<|start|>{{ message.role }}
+{% if message.tool_calls %}{% for call in message.tool_calls %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{% endfor %}{% else %}{{ message.content }}{% endif %}<|end|>
+{% endfor %}{% if add_generation_prompt %}<|start|>assistant
+{% endif %}"""
+
+
+class Tools(TextsTest):
+    """Tools, of a model that writes nonsense unless it is held to a call."""
+
+    @classmethod
+    def make(cls):
+        compile_model(cls.folder, "t", template=TOOL_TEMPLATE)
+
+    tools = [openai.pydantic_function_tool(Add), openai.pydantic_function_tool(Say)]
+
+    def ask(self, **options):
+        return self.client.chat.completions.create(model="t", **{"messages": CHATS[0], "tools": self.tools, "temperature": 1.2, "max_tokens": 300, **options})
+
+    def test_required(self):
+        """Calls that the client's typed objects parse, several choices at once."""
+        for seed in range(4):
+            answer = self.client.chat.completions.parse(model="t", messages=CHATS[0], tools=self.tools, tool_choice="required", parallel_tool_calls=False, temperature=1.4, seed=seed, n=2, max_tokens=300)
+            for choice in answer.choices:
+                self.assertEqual(("tool_calls", None), (choice.finish_reason, choice.message.content))
+                [call] = choice.message.tool_calls
+                self.assertRegex(call.id, "^[0-9A-Za-z]{9}$")
+                self.assertIsInstance(call.function.parsed_arguments, Add if call.function.name == "Add" else Say)
+
+    def test_named(self):
+        """The one that is named; in chunks the same arguments."""
+        options = {"tool_choice": {"type": "function", "function": {"name": "Say"}}, "parallel_tool_calls": False, "seed": 3}
+        [call] = self.ask(**options).choices[0].message.tool_calls
+        self.assertEqual("Say", call.function.name)
+        Say.model_validate_json(call.function.arguments)
+        chunks = [c.choices[0] for c in self.ask(stream=True, **options)]
+        deltas = [call for c in chunks for call in c.delta.tool_calls or []]
+        self.assertEqual(("Say", {0}, "tool_calls"), (deltas[0].function.name, {delta.index for delta in deltas}, chunks[-1].finish_reason))
+        self.assertGreater(len(deltas), 2)
+        self.assertEqual(call.function.arguments, "".join(delta.function.arguments for delta in deltas))
+
+    def test_auto(self):
+        """Whoever may answer with text does, and is told of no calls that came by chance; none leaves the tools out of the prompt."""
+        free, none = self.ask(max_tokens=30), self.ask(max_tokens=30, tool_choice="none")
+        self.assertIsNone(free.choices[0].message.tool_calls)
+        self.assertGreater(free.usage.prompt_tokens, none.usage.prompt_tokens + 100)
+
+    def test_conversation(self):
+        """A call and its result go to the template."""
+        call = {"id": "abcdefghi", "type": "function", "function": {"name": "Add", "arguments": '{"a": 1, "b": 2}'}}
+        messages = [*CHATS[0], {"role": "assistant", "content": None, "tool_calls": [call]}]
+        without = self.ask(max_tokens=2).usage.prompt_tokens
+        with_call = self.ask(max_tokens=2, messages=messages).usage.prompt_tokens
+        written = '<|start|>assistant\n<tool_call>\n{"name": "Add", "arguments": {"a": 1, "b": 2}}\n</tool_call>\n<|end|>\n'.replace("<|start|>", "0").replace("<|end|>", "1")
+        self.assertEqual(without + len(written), with_call)
+        result = {"role": "tool", "tool_call_id": "abcdefghi", "content": "3"}
+        self.assertEqual(with_call + len("0tool\n31\n"), self.ask(max_tokens=2, messages=[*messages, result]).usage.prompt_tokens)
+
+    def test_refused(self):
+        wrong = {
+            "tools": [{"type": "web"}], "tool_choice": "any", "parallel_tool_calls": "no",
+            "messages": [*CHATS[0], {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{"}}]}],
+        }  # fmt: skip
+        for field, value in wrong.items():
+            self.refused(openai.BadRequestError, field, self.ask, **{field: value})
+        self.refused(openai.BadRequestError, "tool_choice", self.ask, tool_choice={"type": "function", "function": {"name": "other"}})
+        self.refused(openai.BadRequestError, "tool_choice", self.ask, tools=[], tool_choice="required")
+        strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.ask(tools=[strict])
+        self.assertIn("'tools/f/parameters/properties/a/not'", caught.exception.message)
 
 
 class Pages(Interface):
@@ -338,7 +510,8 @@ class Trouble(TextsTest):
         """Requests with a byte or a value changed: the server answers each, and none with a status of its own faults."""
         chance = random.Random(7)
         good = {"model": "m", "messages": CHATS[0], "max_tokens": 2, "temperature": 0, "n": 1, "stop": ["a"], "logit_bias": {"5": 1}, "stream": False, "seed": 3,
-                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}}  # fmt: skip
+                "logprobs": True, "top_logprobs": 2, "stream_options": None, "metadata": {"a": "b"}, "tool_choice": "none", "parallel_tool_calls": True,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "array", "items": {"enum": [1, "a"]}, "minItems": 1}}}}  # fmt: skip
         values = [None, True, -1, 0, 1e308, 2**70, "", "x" * 300, [], [[]], {}, {"a": {}}, [1, "a"], "\ud800", 0.5, -0.0, [None] * 50]
         seen = set()
         for i in range(400):

@@ -37,7 +37,7 @@ class Summary(unittest.TestCase):
 
     def test_of_ctest(self):
         """The lines of the Makefile as they stand there: ctest's own lines, then the summary, then ctest's exit status."""
-        recipe = re.search(r"^test: .*\n\t@cmake --build .*\n\t@for preset .*\n((?:\t.*\n)+)", (SOURCE / "Makefile").read_text(), re.M)[1]
+        recipe = re.search(r"^test: .*\n\t@scripts/setup.sh .*\n\t@for preset .*\n((?:\t.*\n)+)", (SOURCE / "Makefile").read_text(), re.M)[1]
         with tempfile.TemporaryDirectory() as name:
             build = pathlib.Path(name)
             (build / "CTestTestfile.cmake").write_text(TESTS)

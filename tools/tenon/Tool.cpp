@@ -79,8 +79,9 @@ constexpr Verb kVerbs[] = {
      declareAccuracy},
     {"explain", "reference/explain.md",
      "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, "
-     "passes",
-     "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
+     "passes; and what several GPUs would bring: sharding",
+     "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon\n"
+     "tenon explain sharding model.gguf --tp 1,2,4",
      declareExplain},
     {"generate", "guides/language-models.md",
      "answer a prompt with a language model: a GGUF file or its engine",

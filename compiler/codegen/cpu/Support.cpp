@@ -192,6 +192,7 @@ std::vector<std::string> supportNames() {
   for (ProductType type : kProductTypes) {
     names.push_back(anyRowsSymbol(type));
   }
+  names.push_back(invariantSymbol(ProductType::BF16));
   for (int64_t elements : kPackedWords) {
     names.push_back(packRowsSymbol(elements));
   }

@@ -23,11 +23,12 @@ extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBi
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/
-extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt;
+extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt,
+    kAttentionPaged, kPagedWrite;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/, recurrent/
-extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter,
+extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;

@@ -48,6 +48,8 @@ struct ImportOptions {
   /// Pages, at most, in which a session of a language model has the keys and values of its
   /// sequences; 0 for a session of one sequence.
   int64_t pages = 0;
+  /// What those pages hold: codes of I8 or F8E4M3FN; none for numbers.
+  std::optional<DType> cache;
 };
 
 /// One thing that a model needs and Tenon lacks.

@@ -10,7 +10,8 @@
 // With pages, keys and values of many sequences lie in pages of 32 positions. Inputs are then
 // `tokens`, `positions` of each in its sequence and `slots`, where it is written, all [tokens];
 // `starts` [sequences + 1], `lengths` [sequences] and `pages` [sequences, pages of one at most], as
-// tn.paged_attention has them; and `rows`.
+// tn.paged_attention has them; and `rows`. Where tokens are drawn, inputs `numbers` and `integers`,
+// [rows, 3], and outputs `ids` and `logprobs`, [rows], follow: those of tn.sample.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"
@@ -29,5 +30,8 @@ Result<frontend::ImportResult> importGguf(const std::string &path,
 Result<frontend::ImportResult> importFolder(const std::string &path,
                                             const frontend::ImportOptions &options,
                                             mlir::MLIRContext &context, tn::WeightStore &store);
+
+/// Has an imported step over pages draw a token for each row of logits.
+void addDraws(mlir::ModuleOp module);
 
 } // namespace tenon::language

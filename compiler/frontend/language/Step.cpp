@@ -9,6 +9,7 @@
 #include "compiler/frontend/language/Step.h"
 #include "compiler/frontend/language/Text.h"
 #include "compiler/frontend/weights/gguf/Parts.h"
+#include "compiler/graph/CachedRows.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
 #include "support/text/Text.h"
@@ -105,11 +106,11 @@ Status Step::makeInputs() {
   return hasPages() ? makePages() : makeOneSequence();
 }
 
-void Step::addCaches(std::function<tn::Dims(int64_t width)> dims) {
+void Step::addCaches(Type element, std::function<tn::Dims(int64_t width)> dims) {
   for (int64_t i = 0; i < model.layers; ++i) {
     for (auto [kind, width] : {std::pair("keys", model.keyWidth), {"values", model.valueWidth}}) {
       std::string name = strCat(kind, '.', i);
-      caches[name] = cast<BlockArgument>(addInput(name, dims(width), builder.getF32Type()));
+      caches[name] = cast<BlockArgument>(addInput(name, dims(width), element));
     }
   }
 }
@@ -120,7 +121,7 @@ Status Step::makeOneSequence() {
   start = addInput("start", {symbols.constant(1)}, index);
   rowNumbers = addInput("rows", {rows}, index);
   seenPositions = addInput("context", {seen}, index);
-  addCaches([&](int64_t width) {
+  addCaches(builder.getF32Type(), [&](int64_t width) {
     return tn::Dims{symbols.constant(positions), symbols.constant(model.keyHeads),
                     symbols.constant(width)};
   });
@@ -138,9 +139,12 @@ Status Step::makePages() {
   pageTable = addInput("pages", {sequences, table}, index);
   rowNumbers = addInput("rows", {rows}, index);
   AffineExpr count = symbols.get("pages", 1, options.pages, /*declared=*/true);
-  addCaches([&](int64_t width) {
+  Type element = options.cache == DType::I8         ? Type(builder.getI8Type())
+                 : options.cache == DType::F8E4M3FN ? Type(builder.getType<Float8E4M3FNType>())
+                                                    : Type(builder.getF32Type());
+  addCaches(element, [&](int64_t width) {
     return tn::Dims{count, symbols.constant(model.keyHeads), symbols.constant(kPagePositions),
-                    symbols.constant(width)};
+                    symbols.constant(width + tn::CachedRows::extra(element))};
   });
   return Status::ok();
 }

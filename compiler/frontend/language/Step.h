@@ -50,7 +50,7 @@ private:
   Status makeInputs();
   Status makeOneSequence();
   Status makePages();
-  void addCaches(std::function<tn::Dims(int64_t width)> dims);
+  void addCaches(mlir::Type element, std::function<tn::Dims(int64_t width)> dims);
   Result<mlir::AffineExpr> sizeOf(llvm::StringRef input, llvm::StringRef symbol, int64_t most);
   void prepare();
   Angles anglesOf(Emitter &c, const Rotation &rotation);

@@ -2,6 +2,7 @@
 // each.
 #include "compiler/frontend/language/Weights.h"
 
+#include "compiler/graph/StoredBits.h"
 #include "compiler/graph/TnRare.h"
 #include "support/text/Text.h"
 
@@ -235,8 +236,13 @@ Value Weights::part(frontend::Emitter &c, const gguf::Tensor &tensor, Part kind)
                              : std::tuple(".rests", SmallVector<int64_t>{groups, 1}, real);
   std::string name = strCat(tensor.name, suffix);
   Location location = NameLoc::get(c.builder().getStringAttr(name));
-  return tn::WeightOp::create(c.builder(), location, RankedTensorType::get(dims, element),
-                              store.addGenerated(name, bytes, take, "model"));
+  tn::WeightOp weight =
+      tn::WeightOp::create(c.builder(), location, RankedTensorType::get(dims, element),
+                           store.addGenerated(name, bytes, take, "model"));
+  if (kind == Part::Numbers && type.bits < 8) {
+    weight->setDiscardableAttr(tn::kStoredBits, c.builder().getI64IntegerAttr(type.bits));
+  }
+  return weight;
 }
 
 Value Weights::smallNumbers(frontend::Emitter &c, const gguf::Tensor &tensor) {

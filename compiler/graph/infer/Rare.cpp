@@ -1,8 +1,10 @@
 // Shape rules and verifiers of the operations that few models have.
 // Relies on infer/Infer.h for the checks of dims and windows.
+#include "compiler/graph/CachedRows.h"
 #include "compiler/graph/ElementType.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/infer/Infer.h"
+#include "support/random/GumbelNoise.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -225,6 +227,12 @@ LogicalResult RecurrenceOp::verify() {
       succeeded(checkPart(getLastC(), getInput(), state, "the last cell")));
 }
 
+/// Elements of a cache for a row of so many numbers.
+static AffineExpr rowOf(Value cache, AffineExpr width) {
+  int64_t extra = CachedRows::extra(cache.getType());
+  return addDims(width, getAffineConstantExpr(extra, width.getContext()));
+}
+
 LogicalResult PagedWriteOp::inferReturnTypes(MLIRContext *, infer::Location location,
                                              Adaptor adaptor, Types &types) {
   Dims cache = dimsOf(adaptor.getCache()), x = dimsOf(adaptor.getX());
@@ -232,9 +240,11 @@ LogicalResult PagedWriteOp::inferReturnTypes(MLIRContext *, infer::Location loca
     return emitOptionalError(location, "pages have rank 4 and what is written to them rank 3, not ",
                              text(cache), " and ", text(x));
   }
-  if (failed(checkSameElement(location, adaptor.getCache(), adaptor.getX())) ||
+  AffineExpr width = rowOf(adaptor.getCache(), x[2]);
+  if ((!CachedRows::areCodes(adaptor.getCache().getType()) &&
+       failed(checkSameElement(location, adaptor.getCache(), adaptor.getX()))) ||
       failed(checkSameDim(location, cache[1], x[1], "heads of pages and rows")) ||
-      failed(checkSameDim(location, cache[3], x[2], "width of pages and rows")) ||
+      failed(checkSameDim(location, cache[3], width, "width of pages and rows")) ||
       failed(checkDims(location, adaptor.getSlots(), {x[0]}, "slots"))) {
     return failure();
   }
@@ -253,11 +263,13 @@ LogicalResult PagedAttentionOp::inferReturnTypes(MLIRContext *context, infer::Lo
                              text(q), ", ", text(keys), ", ", text(values), " and ", text(pages));
   }
   AffineExpr starts = addDims(pages[0], getAffineConstantExpr(1, pages[0].getContext()));
-  if (failed(checkSameElement(location, adaptor.getQ(), adaptor.getKeys())) ||
-      failed(checkSameElement(location, adaptor.getQ(), adaptor.getValues())) ||
+  bool areCodes = CachedRows::areCodes(adaptor.getKeys().getType());
+  if ((!areCodes && failed(checkSameElement(location, adaptor.getQ(), adaptor.getKeys()))) ||
+      failed(checkSameElement(location, adaptor.getKeys(), adaptor.getValues())) ||
       failed(checkDims(location, adaptor.getValues(), {keys[0], keys[1], keys[2], values[3]},
                        "values")) ||
-      failed(checkSameDim(location, q[2], keys[3], "width of queries and keys")) ||
+      failed(checkSameDim(location, rowOf(adaptor.getKeys(), q[2]), keys[3],
+                          "width of queries and keys")) ||
       failed(checkDims(location, adaptor.getStarts(), {starts}, "starts")) ||
       failed(checkDims(location, adaptor.getLengths(), {pages[0]}, "lengths"))) {
     return failure();
@@ -271,5 +283,30 @@ LogicalResult PagedAttentionOp::inferReturnTypes(MLIRContext *context, infer::Lo
     return emitOptionalError(location, "a page has a constant number of positions, and a window is "
                                        "not negative");
   }
-  return append(location, {q[0], q[1], values[3]}, elementOf(adaptor.getQ()), types);
+  AffineExpr extra =
+      getAffineConstantExpr(-CachedRows::extra(adaptor.getValues().getType()), context);
+  return append(location, {q[0], q[1], addDims(values[3], extra)}, elementOf(adaptor.getQ()),
+                types);
+}
+
+LogicalResult SampleOp::inferReturnTypes(MLIRContext *context, infer::Location location,
+                                         Adaptor adaptor, Types &types) {
+  constexpr int64_t kParameters = 3;
+  Dims logits = dimsOf(adaptor.getLogits());
+  if (logits.size() != 2) {
+    return emitOptionalError(location, "logits have rank 2, not ", text(logits));
+  }
+  std::optional<int64_t> vocabulary = constantDim(logits[1]);
+  if (!vocabulary || *vocabulary < 1 || *vocabulary > kMostShares) {
+    return emitOptionalError(location, "a row has from 1 to ", kMostShares,
+                             " logits, a constant number of them, not ", text(logits));
+  }
+  Dims parameters = {logits[0], getAffineConstantExpr(kParameters, context)};
+  if (failed(checkDims(location, adaptor.getNumbers(), parameters, "numbers")) ||
+      failed(checkDims(location, adaptor.getIntegers(), parameters, "integers"))) {
+    return failure();
+  }
+  Builder builder(context);
+  return success(succeeded(append(location, {logits[0]}, builder.getI64Type(), types)) &&
+                 succeeded(append(location, {logits[0]}, builder.getF32Type(), types)));
 }

@@ -203,6 +203,7 @@ const PrecisionRule *PrecisionRules::ownRule(Operation *op) const {
       .Case<tn::PowOp>([](Operation *) { return &kSquares; })
       .Case<tn::SinOp, tn::CosOp, tn::TanOp>([](Operation *) { return &kFeedsAngle; })
       .Case<tn::LogOp>([](Operation *) { return &kFeedsLog; })
+      .Case<tn::SampleOp>([](Operation *) { return &kDraws; })
       .Case<tn::CastOp>([&](tn::CastOp cast) { return ruleOfCast(cast); })
       .Case<tn::IotaOp>([](Operation *) { return &kCounts; })
       .Case<tn::ReduceOp>([&](tn::ReduceOp reduce) { return ruleOfReduce(reduce); })

@@ -3,6 +3,7 @@
 // Relies on constant folding leaving tn.dequantize of such weights, and on integer-products having
 // taken what it multiplies as integers.
 #include "compiler/graph/ContentGenerator.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
@@ -41,8 +42,10 @@ bool mayHaveFewRows(tn::MatmulOp product, int64_t few) {
 bool isTakenByGpu(tn::MatmulOp product) {
   Type element = product.getType().getElementType();
   RankedTensorType matrix = tensorType(product.getB());
-  if (!(element.isF16() || element.isBF16()) || product.getTransposeA() || matrix.getRank() != 2 ||
-      !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
+  // Few rows read blocks in another order of sums than many do.
+  bool isInvariant = tn::isInvariant(product->getParentOfType<ModuleOp>());
+  if (isInvariant || !(element.isF16() || element.isBF16()) || product.getTransposeA() ||
+      matrix.getRank() != 2 || !matrix.hasStaticShape() || matrix.getNumElements() == 0 ||
       matrix.getNumElements() > kMaxElements || Constants::isConstant(product.getA())) {
     return false;
   }

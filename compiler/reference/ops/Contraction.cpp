@@ -1,9 +1,15 @@
 // Evaluates matrix products and attention through the blocked product.
 // Relies on Product.h for the sums; scores and softmax of attention stay in double.
 // One file: both forms of attention share their softmax.
+#include "compiler/graph/CachedRows.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/reference/Evaluation.h"
+#include "compiler/reference/LowBits.h"
 #include "compiler/reference/Product.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
 
 using namespace mlir;
 
@@ -287,6 +293,48 @@ Status evaluateAttention(Evaluation &evaluation) {
 
 //===--- Pages ---===//
 
+/// What is added to is rounded to an integer in the low bits.
+constexpr float kWhole = 12582912.0F;
+
+/// A row of numbers as codes, and behind them their scale.
+template <typename T> void encodeRow(Type cache, const T *row, int64_t count, char *to) {
+  // Compared by bits, by which NaN is the largest.
+  uint32_t bits = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    bits = std::max(bits, std::bit_cast<uint32_t>(static_cast<float>(widen(row[i]))) & 0x7FFFFFFF);
+  }
+  float largest = std::bit_cast<float>(bits), most = tn::CachedRows::most(cache);
+  bool isTiny = largest < std::ldexp(1.0F, tn::CachedRows::kLeastExponent);
+  float inverse = isTiny ? 0 : most / largest;
+  float scale = isTiny ? 0 : largest - largest + largest / most;
+  bool areIntegers = getElementTypeOrSelf(cache).isInteger(8);
+  for (int64_t i = 0; i < count; ++i) {
+    float x = static_cast<float>(widen(row[i]));
+    uint8_t code = areIntegers
+                       ? static_cast<uint8_t>(std::bit_cast<uint32_t>(std::fma(x, inverse, kWhole)))
+                       : lowBitCode(DType::F8E4M3FN, x * inverse);
+    to[i] = static_cast<char>(code);
+  }
+  std::memcpy(to + count, &scale, sizeof(scale));
+}
+
+/// The numbers of all rows of a cache of codes.
+std::vector<float> decodedRows(Type cache, const Tensor &codes) {
+  int64_t row = codes.dims()[3], width = row - tn::CachedRows::kScaleBytes;
+  bool areIntegers = getElementTypeOrSelf(cache).isInteger(8);
+  std::vector<float> numbers;
+  for (int64_t first = 0; first < codes.count(); first += row) {
+    float scale;
+    std::memcpy(&scale, codes.bytes() + first + width, sizeof(scale));
+    for (int64_t i = 0; i < width; ++i) {
+      uint8_t code = static_cast<uint8_t>(codes.bytes()[first + i]);
+      double number = areIntegers ? static_cast<int8_t>(code) : lowBitNumber(DType::F8E4M3FN, code);
+      numbers.push_back(static_cast<float>(number) * scale);
+    }
+  }
+  return numbers;
+}
+
 Status evaluatePagedWrite(Evaluation &evaluation) {
   tn::PagedWriteOp op = cast<tn::PagedWriteOp>(evaluation.op);
   const Tensor &cache = evaluation.get(op.getCache()), &x = evaluation.get(op.getX());
@@ -295,13 +343,26 @@ Status evaluatePagedWrite(Evaluation &evaluation) {
                                       llvm::ArrayRef(cache.bytes(), cache.byteCount())));
   int64_t heads = cache.dims()[1], page = cache.dims()[2];
   int64_t row = cache.dims()[3] * (cache.count() ? cache.byteCount() / cache.count() : 0);
+  Type type = op.getCache().getType();
+  auto write = [&](int64_t from, int64_t at) {
+    if (!tn::CachedRows::areCodes(type)) {
+      std::copy_n(x.bytes() + from * row, row, y.mutableBytes() + at * row);
+      return Status::ok();
+    }
+    return visitFloat(x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      int64_t width = x.dims()[2];
+      encodeRow(type, x.as<T>() + from * width, width, y.mutableBytes() + at * row);
+      return Status::ok();
+    });
+  };
   for (int64_t token = 0; token < x.dims()[0]; ++token) {
     if (slots[token] >= cache.dims()[0] * page || slots[token] < -1) {
       return badOperand("a slot is beyond the pages");
     }
     for (int64_t head = 0; slots[token] >= 0 && head < heads; ++head) {
       int64_t at = (slots[token] / page * heads + head) * page + slots[token] % page;
-      std::copy_n(x.bytes() + (token * heads + head) * row, row, y.mutableBytes() + at * row);
+      TENON_TRY(write(token * heads + head, at));
     }
   }
   return evaluation.finish(std::move(y));
@@ -316,11 +377,12 @@ struct PagedSequence {
 struct PagedAttention {
   double scale, softcap;
   int64_t window;
-  Sizes q, keys, values; // dims
+  Sizes q, keys; // dims
+  int64_t width; // of values
 
-  template <typename T>
-  void run(const PagedSequence &sequence, int64_t row, const T *qData, const T *keyData,
-           const T *valueData, T *out) const {
+  template <typename T, typename C>
+  void run(const PagedSequence &sequence, int64_t row, const T *qData, const C *keyData,
+           const C *valueData, T *out) const {
     int64_t token = sequence.first + row / q[1], head = row % q[1];
     int64_t position = sequence.length - sequence.count + row / q[1];
     int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
@@ -339,12 +401,12 @@ struct PagedAttention {
       scores[at - first] = softcap > 0 ? softcap * std::tanh(sum / softcap) : sum;
     }
     softmaxScores(scores.data(), static_cast<int64_t>(scores.size()), false);
-    for (int64_t i = 0; i < values[3]; ++i) {
+    for (int64_t i = 0; i < width; ++i) {
       double sum = 0;
       for (int64_t at = first; at <= position; ++at) {
-        sum += scores[at - first] * widen(valueData[rowOf(at) * values[3] + i]);
+        sum += scores[at - first] * widen(valueData[rowOf(at) * width + i]);
       }
-      out[(token * q[1] + head) * values[3] + i] = narrow<T>(sum);
+      out[(token * q[1] + head) * width + i] = narrow<T>(sum);
     }
   }
 };
@@ -361,7 +423,7 @@ Status evaluatePagedAttention(Evaluation &evaluation) {
                               static_cast<int64_t>(op.getWindow()),
                               Sizes(q.dims()),
                               Sizes(keys.dims()),
-                              Sizes(values.dims())};
+                              result.dims()[2]};
   int64_t table = pages.dims()[1], page = keys.dims()[2];
   std::vector<PagedSequence> sequences;
   for (int64_t s = 0; s < pages.dims()[0]; ++s) {
@@ -377,16 +439,26 @@ Status evaluatePagedAttention(Evaluation &evaluation) {
     }
     sequences.push_back(sequence);
   }
+  Type cache = op.getKeys().getType();
+  std::vector<float> keyRows, valueRows;
+  bool areCodes = tn::CachedRows::areCodes(cache);
+  if (areCodes) {
+    keyRows = decodedRows(cache, keys);
+    valueRows = decodedRows(cache, values);
+  }
   TENON_TRY(visitFloat(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    for (const PagedSequence &sequence : sequences) {
-      evaluation.pool.parallelFor(
-          sequence.count * q.dims()[1], [&](int64_t begin, int64_t end, unsigned) {
-            for (int64_t row = begin; row < end; ++row) {
-              attention.run(sequence, row, q.as<T>(), keys.as<T>(), values.as<T>(), result.as<T>());
-            }
-          });
-    }
+    auto runAll = [&](const auto *keyData, const auto *valueData) {
+      for (const PagedSequence &sequence : sequences) {
+        evaluation.pool.parallelFor(
+            sequence.count * q.dims()[1], [&](int64_t begin, int64_t end, unsigned) {
+              for (int64_t row = begin; row < end; ++row) {
+                attention.run(sequence, row, q.as<T>(), keyData, valueData, result.as<T>());
+              }
+            });
+      }
+    };
+    areCodes ? runAll(keyRows.data(), valueRows.data()) : runAll(keys.as<T>(), values.as<T>());
     return Status::ok();
   }));
   return evaluation.finish(std::move(result));

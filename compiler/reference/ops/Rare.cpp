@@ -4,6 +4,7 @@
 #include "compiler/reference/LowBits.h"
 
 #include "compiler/graph/TnRare.h"
+#include "support/random/GumbelNoise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -268,6 +269,90 @@ Status evaluateSelectBoxes(Evaluation &evaluation) {
   return evaluation.finish(std::move(selected));
 }
 
+/// What `tn.sample` has of one row.
+struct SampleRow {
+  llvm::ArrayRef<float> logits;
+  double temperature, topP, minP;
+  int64_t topK;
+  uint64_t seed, position;
+};
+
+/// The tokens that top-k and top-p leave of these, which are the more probable the earlier.
+void keepFirst(std::vector<int64_t> &tokens, llvm::ArrayRef<float> scaled, const SampleRow &row) {
+  if (row.topK > 0 && static_cast<size_t>(row.topK) < tokens.size()) {
+    tokens.resize(row.topK);
+  }
+  if (row.topP >= 1) {
+    return;
+  }
+  double mass = 0, kept = 0;
+  for (int64_t token : tokens) {
+    mass += shareOf(exponential(scaled[token]));
+  }
+  double wanted = std::max(1.0, std::floor(row.topP * mass));
+  size_t count = 0;
+  while (count < tokens.size() && kept < wanted) {
+    kept += shareOf(exponential(scaled[tokens[count++]]));
+  }
+  tokens.resize(count);
+}
+
+int64_t drawToken(const SampleRow &row) {
+  constexpr float kNever = -1e30f;
+  float largest = *std::max_element(row.logits.begin(), row.logits.end());
+  if (row.temperature <= 0) {
+    return std::find(row.logits.begin(), row.logits.end(), largest) - row.logits.begin();
+  }
+  float scale = static_cast<float>(std::min(1 / row.temperature, 1e30));
+  float least = row.minP > 0 ? static_cast<float>(logarithm(std::min(row.minP, 1.0))) : 2 * kNever;
+  std::vector<float> scaled;
+  std::vector<int64_t> tokens;
+  for (float logit : row.logits) {
+    scaled.push_back(std::max((logit - largest) * scale, kNever));
+    if (scaled.back() >= least) {
+      tokens.push_back(static_cast<int64_t>(scaled.size()) - 1);
+    }
+  }
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [&](int64_t a, int64_t b) { return scaled[a] > scaled[b]; });
+  keepFirst(tokens, scaled, row);
+  auto noisy = [&](int64_t token) {
+    double noise = gumbel(uniform(row.seed, row.position, static_cast<uint32_t>(token)));
+    return std::pair(static_cast<double>(scaled[token]) + noise, -token);
+  };
+  return *std::max_element(tokens.begin(), tokens.end(),
+                           [&](int64_t a, int64_t b) { return noisy(a) < noisy(b); });
+}
+
+Status evaluateSample(Evaluation &evaluation) {
+  TENON_ASSIGN(Tensor logits, convert(evaluation.operands[0], DType::F32));
+  const double *numbers = evaluation.operands[1].as<double>();
+  const int64_t *integers = evaluation.operands[2].as<int64_t>();
+  int64_t rows = logits.dims()[0], vocabulary = logits.dims()[1];
+  TENON_ASSIGN(Tensor ids, Tensor::create(DType::I64, {rows}));
+  TENON_ASSIGN(Tensor logprobs, Tensor::create(DType::F64, {rows}));
+  for (int64_t i = 0; i < rows; ++i, numbers += 3, integers += 3) {
+    llvm::ArrayRef<float> row(logits.as<float>() + i * vocabulary, vocabulary);
+    bool isFinite = llvm::all_of(row, [](float logit) { return std::isfinite(logit); });
+    ids.as<int64_t>()[i] =
+        isFinite
+            ? drawToken({row, numbers[0], numbers[1], numbers[2], integers[0],
+                         static_cast<uint64_t>(integers[1]), static_cast<uint64_t>(integers[2])})
+            : -1;
+    double sum = 0, largest = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    for (float logit : row) {
+      sum += std::exp(static_cast<double>(logit) - largest);
+    }
+    logprobs.as<double>()[i] =
+        isFinite ? static_cast<double>(row[ids.as<int64_t>()[i]]) - largest - std::log(sum)
+                 : std::numeric_limits<double>::quiet_NaN();
+  }
+  TENON_TRY(evaluation.finish(std::move(ids)));
+  Type element = elementOf(evaluation.op->getResult(1));
+  TENON_ASSIGN(Tensor held, convert(logprobs, *storageOf(element, evaluation.precision)));
+  return evaluation.finish(std::move(held));
+}
+
 constexpr OpRow kRareOpRows[] = {
     {"tn.encode", evaluateEncode},
     {"tn.decode", evaluateDecode},
@@ -280,6 +365,7 @@ constexpr OpRow kRareOpRows[] = {
     {"tn.true_positions", evaluateTruePositions},
     {"tn.take_first", evaluateTakeFirst},
     {"tn.select_boxes", evaluateSelectBoxes},
+    {"tn.sample", evaluateSample},
 };
 
 } // namespace

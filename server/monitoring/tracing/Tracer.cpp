@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 namespace tenon::server {
@@ -42,6 +43,11 @@ void appendAttribute(std::string &out, std::string_view key, std::string_view va
   out += "}}";
 }
 
+void appendNumber(std::string &out, std::string_view key, uint64_t value) {
+  fmt::format_to(std::back_inserter(out), R"({{"key":"{}","value":{{"intValue":"{}"}}}})", key,
+                 value);
+}
+
 void appendSpan(std::string &out, const TracedRequest &request, uint64_t span,
                 std::string_view parent, std::string_view name, int kind, uint64_t start,
                 uint64_t end) {
@@ -55,6 +61,41 @@ void appendSpan(std::string &out, const TracedRequest &request, uint64_t span,
                  kind, start, end);
 }
 
+std::string_view spanName(const TracedRequest &request) {
+  return !request.text ? "infer" : request.text->isChat ? "chat" : "text_completion";
+}
+
+void appendTokens(std::string &out, const TextRecord &text) {
+  const std::pair<std::string_view, uint64_t> numbers[] = {
+      {"gen_ai.usage.input_tokens", text.promptTokens},
+      {"gen_ai.usage.cache_read.input_tokens", text.cachedTokens},
+      {"gen_ai.usage.output_tokens", text.answerTokens}};
+  for (const auto &[key, value] : numbers) {
+    out += ',';
+    appendNumber(out, key, value);
+  }
+  const std::pair<std::string_view, std::string_view> texts[] = {
+      {"gen_ai.response.id", text.id}, {"gen_ai.response.finish_reasons", text.end}};
+  for (const auto &[key, value] : texts) {
+    out += ',';
+    appendAttribute(out, key, value);
+  }
+}
+
+using Stages = std::array<std::pair<std::string_view, uint64_t>, 3>;
+/// Those behind one another from the beginning, with their nanoseconds.
+Stages stagesOf(const TracedRequest &request) {
+  if (const std::optional<TextRecord> &text = request.text) {
+    uint64_t decode = text->answerTokens > 0
+                          ? text->total - std::min(text->queue + text->prefill, text->total)
+                          : 0;
+    return {{{"queue", text->queue}, {"prefill", text->prefill}, {"decode", decode}}};
+  }
+  return {{{"queue", request.times.queue},
+           {"copy_in", request.times.copyIn},
+           {"compute", request.times.compute}}};
+}
+
 void appendRequest(std::string &out, const TracedRequest &request, Random &random) {
   constexpr int kInternal = 1, kServer = 2;
   uint64_t end = static_cast<uint64_t>(
@@ -63,24 +104,23 @@ void appendRequest(std::string &out, const TracedRequest &request, Random &rando
            start = end - request.total;
   uint64_t root = random.next() | 1;
   bool hasParent = request.context.isGiven;
-  appendSpan(out, request, root, hasParent ? hex(request.context.parent) : "", "infer", kServer,
-             start, end);
+  appendSpan(out, request, root, hasParent ? hex(request.context.parent) : "", spanName(request),
+             kServer, start, end);
   out += R"(,"attributes":[)";
   appendAttribute(out, "tenon.model", request.model);
   out += ',';
   appendAttribute(out, "tenon.version", request.version);
   if (request.batchRows > 0) {
-    fmt::format_to(std::back_inserter(out),
-                   R"(,{{"key":"tenon.stack_rows","value":{{"intValue":"{}"}}}})",
-                   request.batchRows);
+    out += ',';
+    appendNumber(out, "tenon.stack_rows", request.batchRows);
+  }
+  if (request.text) {
+    appendTokens(out, *request.text);
   }
   out += request.isFailed ? R"(],"status":{"code":2}})" : R"(],"status":{}})";
   std::string parent = fmt::format("{:016x}", root);
   uint64_t at = start;
-  const std::pair<std::string_view, uint64_t> stages[] = {{"queue", request.times.queue},
-                                                          {"copy_in", request.times.copyIn},
-                                                          {"compute", request.times.compute}};
-  for (const auto &[name, duration] : stages) {
+  for (const auto &[name, duration] : stagesOf(request)) {
     uint64_t next = std::min(at + duration, end);
     if (duration > 0) {
       out += ',';
@@ -160,6 +200,20 @@ void Tracer::failed(const Request &request) {
   traced.version = request.version->number;
   traced.total = nanosecondsSince(request.arrival);
   add(std::move(traced));
+}
+
+void Tracer::continued(const TextRecord &record) {
+  TracedRequest request = {.context = record.trace,
+                           .model = record.model,
+                           .version = record.version,
+                           .end = {},
+                           .total = record.total,
+                           .times = {},
+                           .isFailed = record.isFailed,
+                           .text = record};
+  if (isTraced(request.context)) {
+    add(std::move(request));
+  }
 }
 
 void Tracer::add(TracedRequest request) {

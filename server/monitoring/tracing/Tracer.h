@@ -1,14 +1,17 @@
 // Spans of requests for a collector of OpenTelemetry: the request, and in it queue, copy in,
-// compute and copy out. Source: OTLP 1.x over HTTP, with JSON. One thread; a thread of its own
-// sends.
+// compute and copy out, or of a language model queue, prefill and decode. Source: OTLP 1.x over
+// HTTP, with JSON; names of attributes are those of its conventions for generative AI. One thread;
+// a thread of its own sends.
 
 #pragma once
 
 #include "server/batching/Request.h"
 #include "server/monitoring/DeliveryQueue.h"
+#include "server/protocol/TextRecord.h"
 #include "support/random/Random.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,7 @@ struct TracedRequest {
   StageTimes times;
   uint64_t batchRows = 0;
   bool isFailed = false;
+  std::optional<TextRecord> text = {}; ///< of a language model, whose stages these are
 };
 
 /// ExportTraceServiceRequest of so many requests. Ids of spans are drawn from `random`.
@@ -39,6 +43,7 @@ public:
 
   void replied(const InferResult &result, uint64_t copyOutNanoseconds);
   void failed(const Request &request);
+  void continued(const TextRecord &record);
   /// Hands over what there is once in a second.
   void tick(Clock::time_point now);
   /// At the end.

@@ -140,6 +140,7 @@ function showStatus(status) {
   showModels(status);
   showCharts(byId("chosen").value);
   showErrors(status.errors);
+  showChat(status);
 }
 
 /** 401: no token, or a wrong one; 403: one that may not see this. */

@@ -29,32 +29,38 @@ inline void hashLogits(std::span<const int32_t> tokens, std::span<float> logits)
   }
   // Mostly says again what it said behind the last token before.
   auto before = std::find(tokens.rbegin() + 1, tokens.rend(), tokens.back());
-  if (before != tokens.rend() && hash % 4 != 0) {
+  if (before != tokens.rend() && *(before - 1) >= 0 && hash % 4 != 0) {
     logits[*(before - 1)] += 12;
   }
 }
 
 class HashEngine final : public StepEngine {
 public:
-  explicit HashEngine(const PageFacts &theFacts)
-      : pageFacts(theFacts), cells(theFacts.pages * theFacts.page) {}
+  explicit HashEngine(const PageFacts &theFacts, bool draws = false)
+      : isDrawing(draws), pageFacts(theFacts), cells(theFacts.pages * theFacts.page) {}
 
   const PageFacts &facts() const override { return pageFacts; }
   Result<uint64_t> memory() const override { return cells.size() * sizeof(Cell); }
 
-  Status run(const StepBatch &batch, std::span<float> logits) override {
+  bool draws() const override { return isDrawing; }
+
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) override {
     ++steps;
     if (failAt == steps) {
       return Status::error(ErrorId::OutOfMemory, "planted");
     }
     int64_t tokens = static_cast<int64_t>(batch.tokens.size()),
             sequences = static_cast<int64_t>(batch.lengths.size());
-    bool isRight = tokens >= 1 && tokens <= pageFacts.tokens && sequences <= pageFacts.sequences &&
-                   batch.starts.size() == sequences + 1UL &&
-                   batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
-                   batch.starts.back() == tokens && !batch.rows.empty() &&
-                   batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
-                   logits.size() == batch.rows.size() * pageFacts.vocabulary;
+    bool isRight =
+        tokens >= 1 && tokens <= pageFacts.tokens && sequences <= pageFacts.sequences &&
+        batch.starts.size() == sequences + 1UL &&
+        batch.pages.size() == static_cast<size_t>(sequences * pageFacts.table) &&
+        batch.starts.back() == tokens && !batch.rows.empty() &&
+        batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
+        (batch.draws.empty() || (isDrawing && batch.draws.size() == batch.rows.size())) &&
+        drawn.size() == batch.draws.size() &&
+        (logits.size() == batch.rows.size() * pageFacts.vocabulary ||
+         (isDrawing && logits.empty()));
     if (!isRight) {
       return Status::error(ErrorId::InternalError, "a batch contradicts itself");
     }
@@ -80,9 +86,17 @@ public:
         bool isEarly = p < batch.positions[batch.starts[s]] && place.step == steps;
         read.push_back(isEarly ? -2 : place.token);
       }
-      hashLogits(read, logits.subspan(row * pageFacts.vocabulary, pageFacts.vocabulary));
+      std::vector<float> own(pageFacts.vocabulary);
+      hashLogits(read, own);
       if (row == 0 && spoilAt == steps) {
-        logits[0] = std::numeric_limits<float>::quiet_NaN();
+        own[0] = std::numeric_limits<float>::quiet_NaN();
+      }
+      if (!drawn.empty()) {
+        drawn[row] = drawOf(own, batch.draws[row]);
+      }
+      if (!logits.empty()) {
+        std::ranges::copy(own, logits.begin() + row * own.size());
+        ++rowsOfLogits;
       }
     }
     return Status::ok();
@@ -90,8 +104,20 @@ public:
 
   int64_t steps = 0;
   int64_t failAt = 0, spoilAt = 0; ///< the step that fails, or whose first logits are spoiled
+  int64_t rowsOfLogits = 0;
 
 private:
+  static Draw drawOf(std::span<const float> logits, const DrawParameters &parameters) {
+    SamplingOptions options = {.temperature = parameters.temperature,
+                               .topK = parameters.topK,
+                               .topP = parameters.topP,
+                               .minP = parameters.minP,
+                               .seed = parameters.seed};
+    Result<Draw> draw = Sampler(options, {}).draw(logits, parameters.position);
+    return draw ? *draw : Draw{.token = -1};
+  }
+
+  bool isDrawing;
   struct Cell {
     int32_t token = -1;
     int64_t step = 0; ///< in which it was written

@@ -1,7 +1,7 @@
 #include "generate/sampling/Sampler.h"
 #include "generate/sampling/Exponentials.h"
 
-#include "generate/sampling/Noise.h"
+#include "support/random/GumbelNoise.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Simulates users of a scheduler by a million events: what a step reads must be what was written.
 #include "generate/scheduler/Scheduler.h"
 
+#include "generate/scheduler/PromptLookup.h"
 #include "support/random/Random.h"
 #include "support/text/Text.h"
 
@@ -31,6 +32,10 @@ struct Users {
   int64_t maxPrompt = 60, maxAnswer = 40;
   int64_t vocabulary = 1000; ///< with two, pages of other positions hold the same tokens
 };
+
+std::span<const int32_t> guessed(const Work &work, int64_t count) {
+  return lookUp(work.tokens, count);
+}
 
 /// Users who each send a request when their last has ended.
 class Simulation {
@@ -64,6 +69,7 @@ public:
   std::string fault; ///< the first that was found
   int64_t happened = 0;
   int64_t ended = 0, cancelled = 0, expired = 0, asked = 0, given = 0, longest = 0;
+  int64_t displaced = 0; ///< requests that gave up their pages to one of higher priority
   uint64_t recomputed() const { return scheduler.counts().recomputedTokens; }
   const SchedulerCounts &counts() const { return scheduler.counts(); }
 
@@ -79,7 +85,7 @@ private:
   struct Open {
     std::vector<int32_t> tokens;
     std::string salt;
-    int64_t prompt = 0, maxTokens = 0, computed = 0, since = 0;
+    int64_t prompt = 0, maxTokens = 0, computed = 0, since = 0, priority = 0;
     bool isDead = false; ///< planted: its work is left out
   };
 
@@ -111,10 +117,11 @@ private:
     request.tokens = prompt;
     request.prompt = static_cast<int64_t>(prompt.size());
     request.maxTokens = random.within(1, users.maxAnswer);
+    request.priority = random.below(users.priorities);
     Arrival arrival{.id = id,
                     .prompt = prompt,
                     .maxTokens = request.maxTokens,
-                    .priority = random.below(users.priorities),
+                    .priority = request.priority,
                     .salt = request.salt};
     if (random.chance(users.deadlines)) {
       arrival.deadline = time + random.within(1, 60);
@@ -174,11 +181,16 @@ private:
     }
     for (const Preemption &preemption : planned.preemptions) {
       Open &request = open.at(preemption.id);
-      check(preemption.tokensLost == request.computed && preemption.pagesShort > 0,
-            "a preemption does not say what was lost");
+      check(preemption.tokensLost == request.computed, "a preemption does not say what was lost");
+      int64_t winner = open.at(preemption.winner).priority;
+      check(winner >= request.priority, "a request gives up its pages to one of lower priority");
+      check(preemption.pagesShort > 0 || winner > request.priority,
+            "a preemption does not say what was short");
+      displaced += winner > request.priority ? 1 : 0;
       request.computed = 0;
       ++happened;
     }
+    scheduler.speculate(planned, guessed);
     check(!planned.work.empty() || open.empty() || planned.refusals.size() > 0,
           "a step does nothing");
     runStep(planned);
@@ -311,6 +323,7 @@ TEST(Scheduler, Simulated) {
   constexpr int64_t kEvents = 125'000; // of each of eight
   int64_t happened = 0;
   uint64_t preemptions = 0, reused = 0, accepted = 0;
+  int64_t displaced = 0;
   for (PagePolicy policy : {PagePolicy::Recompute, PagePolicy::Reserve}) {
     for (int64_t priorities : {1, 3}) {
       for (int64_t page : {1, 16}) {
@@ -332,6 +345,7 @@ TEST(Scheduler, Simulated) {
         reused += simulation.counts().reusedTokens;
         accepted += simulation.counts().acceptedTokens;
         preemptions += simulation.counts().preemptions;
+        displaced += simulation.displaced;
         if (policy == PagePolicy::Reserve) {
           EXPECT_EQ(0, simulation.counts().preemptions);
           EXPECT_EQ(0, simulation.recomputed());
@@ -341,6 +355,7 @@ TEST(Scheduler, Simulated) {
   }
   EXPECT_GE(happened, 1'000'000);
   EXPECT_GT(preemptions, 100);
+  EXPECT_GT(displaced, 100);
   EXPECT_GT(reused, 10'000);
   EXPECT_GT(accepted, 10'000);
 }
@@ -418,6 +433,64 @@ TEST(Scheduler, VictimIsTheYoungestOfTheLowestPriority) {
   EXPECT_EQ(1, preemptions[0].pagesShort);
 }
 
+/// Runs steps until the request with this number has one, and gives what was preempted.
+std::vector<Preemption> runUntil(Scheduler &scheduler, uint64_t id, int steps) {
+  std::vector<Preemption> preemptions;
+  for (bool runs = false; !runs && steps > 0; --steps) {
+    Step step = scheduler.next(0);
+    scheduler.complete(step);
+    preemptions.insert(preemptions.end(), step.preemptions.begin(), step.preemptions.end());
+    for (const Work &work : step.work) {
+      runs |= work.id == id;
+      if (work.rows > 0) {
+        scheduler.append(work.id, 7);
+      }
+    }
+  }
+  return steps > 0 ? preemptions : std::vector<Preemption>();
+}
+
+/// Three requests that run, of two pages each, and one of priority 1 that needs `prompt` tokens.
+std::vector<Preemption> urgent(SchedulerOptions options, int64_t prompt) {
+  Scheduler scheduler(options);
+  for (uint64_t id : {1, 2, 3}) {
+    Arrival arrival = arrivalOf(id, counted(static_cast<int64_t>(id) * 100, id * 100 + 12), 20);
+    arrival.priority = id == 1 ? 1 : 0;
+    EXPECT_TRUE(scheduler.submit(arrival).isOk());
+  }
+  EXPECT_TRUE(runUntil(scheduler, 3, 2).empty());
+  Arrival arrival = arrivalOf(4, counted(400, 400 + prompt), 20);
+  arrival.priority = 1;
+  EXPECT_TRUE(scheduler.submit(arrival).isOk());
+  return runUntil(scheduler, 4, 2);
+}
+
+TEST(Scheduler, PrioritiesTakePlacesAndPages) {
+  SchedulerOptions options = fewPages();
+  options.draftTokens = 0;
+  options.pages = 10;
+  options.positions = 80;
+  // Two pages are free beside one for each that grows, or all three run that may.
+  EXPECT_EQ(0U, urgent(options, 8).size());
+  std::vector<Preemption> lost = urgent(options, 24);
+  ASSERT_EQ(1U, lost.size());
+  EXPECT_EQ(3U, lost[0].id);
+  EXPECT_EQ(4U, lost[0].winner);
+  EXPECT_EQ(12, lost[0].tokensLost);
+  EXPECT_EQ(2, lost[0].pagesShort);
+  ASSERT_EQ(2U, urgent(options, 40).size());
+  options.maxRunning = 3;
+  lost = urgent(options, 8);
+  ASSERT_EQ(1U, lost.size());
+  EXPECT_EQ(3U, lost[0].id);
+  EXPECT_EQ(0, lost[0].pagesShort);
+  // Nobody loses pages where they would not do: the first has the same priority.
+  EXPECT_EQ(0U, urgent(options, 72).size());
+  options.policy = PagePolicy::Reserve;
+  options.pages = 20;
+  EXPECT_EQ(0U, urgent(options, 8).size());
+}
+
 TEST(Scheduler, AnswersOfOnePromptComputeItOnce) {
   SchedulerOptions options = fewPages();
   options.draftTokens = 0;
@@ -487,6 +560,8 @@ TEST(Scheduler, GuessesCountWhereTheyAreDrawn) {
   scheduler.complete(step);
   scheduler.append(1, 6);
   step = scheduler.next(0);
+  EXPECT_EQ(63, step.left);
+  scheduler.speculate(step, guessed);
   scheduler.complete(step);
   ASSERT_EQ(1U, step.work.size());
   // Behind "5 6" at the beginning, as far as the page has room.
@@ -497,6 +572,7 @@ TEST(Scheduler, GuessesCountWhereTheyAreDrawn) {
   scheduler.append(1, 7, true);
   scheduler.append(1, 9); // 8 was guessed
   step = scheduler.next(0);
+  scheduler.speculate(step, guessed);
   EXPECT_EQ(7, step.work[0].start);
   EXPECT_EQ(8, step.work[0].end); // "7 9" is new
   EXPECT_EQ(2U, scheduler.counts().draftTokens);

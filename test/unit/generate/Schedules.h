@@ -64,6 +64,10 @@ struct Stage {
   ModelFacts facts;
   std::function<Result<std::unique_ptr<StepEngine>>()> engine;
   std::function<Heard(const TextRequest &)> alone;
+  /// Of the draft model of some schedules; empty for none.
+  std::function<Result<std::unique_ptr<StepEngine>>()> guesses = {};
+  /// What a third of the requests is held to.
+  std::vector<std::shared_ptr<grammar::Automaton>> formats = {};
   int64_t maxShared = 20; ///< tokens that prompts have in common
   int64_t maxAnswer = 30;
   int64_t topTokens = 0;
@@ -95,6 +99,10 @@ inline TextRequest randomRequest(Random &random, const Stage &stage, uint64_t id
   made.options.sampling.seed = random.next();
   made.options.sampling.repetition = random.one({1.0, 1.2});
   made.options.stops = {"q", "xy"};
+  size_t format = static_cast<size_t>(random.below(30));
+  if (format < 10 && !stage.formats.empty()) {
+    made.options.format = stage.formats[format % stage.formats.size()];
+  }
   made.priority = random.below(2);
   made.salt = random.one({"", "salt"});
   return made;
@@ -111,8 +119,17 @@ inline std::string runSchedule(const Stage &stage, uint64_t seed, ServiceStatist
   if (!engine) {
     return engine.status().toString();
   }
-  Result<std::unique_ptr<TextService>> made =
-      TextService::create(*stage.tokenizer, stage.facts, std::move(*engine), randomOptions(random));
+  ServiceOptions options = randomOptions(random);
+  std::unique_ptr<StepEngine> guesses;
+  if (stage.guesses && options.draftTokens > 0 && random.chance(0.5)) {
+    Result<std::unique_ptr<StepEngine>> draft = stage.guesses();
+    if (!draft) {
+      return draft.status().toString();
+    }
+    guesses = std::move(*draft);
+  }
+  Result<std::unique_ptr<TextService>> made = TextService::create(
+      *stage.tokenizer, stage.facts, std::move(*engine), options, std::move(guesses));
   if (!made) {
     return made.status().toString();
   }

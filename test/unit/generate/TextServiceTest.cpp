@@ -1,6 +1,7 @@
 // The text of a request among others is its text alone, whatever comes, goes and is preempted.
 #include "generate/service/TextService.h"
 
+#include "generate/grammar/Formats.h"
 #include "support/random/Random.h"
 #include "test/unit/generate/HashEngine.h"
 #include "test/unit/generate/Schedules.h"
@@ -27,6 +28,19 @@ ModelFacts factsOf(int64_t positions) {
   facts.positions = positions;
   facts.vocabulary = static_cast<int64_t>(bytes().size());
   return facts;
+}
+
+/// Objects, and a pattern that forbids much of what is guessed.
+std::vector<std::shared_ptr<grammar::Automaton>> formats() {
+  static grammar::Formats made(bytes(), static_cast<int64_t>(bytes().size()));
+  std::vector<std::shared_ptr<grammar::Automaton>> all = {*made.object()};
+  for (const char *schema :
+       {R"({"type": "array", "items": {"type": "integer"}})",
+        R"({"type": "string", "pattern": "^(ab|ac)*$"})",
+        R"({"type": "object", "properties": {"a": {"enum": ["b", "bc"]}}, "required": ["a"]})"}) {
+    all.push_back(*made.schema(schema));
+  }
+  return all;
 }
 
 /// The answer without a service.
@@ -57,12 +71,44 @@ Stage randomStage(uint64_t seed) {
                   .sequences = random.within(1, 6),
                   .rows = random.within(1, 6),
                   .vocabulary = facts.vocabulary};
+  bool draws = seed % 2 == 1;
+  auto make = [draws](const PageFacts &of) -> Result<std::unique_ptr<StepEngine>> {
+    return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(of, draws));
+  };
+  // The draft model guesses right, but where it is not given what was said or drawn by chance.
+  PageFacts drafts = pages;
+  drafts.pages += random.below(3);
+  drafts.tokens = std::max<int64_t>(pages.tokens, 12);
   return {.tokenizer = &bytes(),
           .facts = facts,
-          .engine = [pages]() -> Result<std::unique_ptr<StepEngine>> {
-            return std::unique_ptr<StepEngine>(std::make_unique<HashEngine>(pages));
-          },
-          .alone = [facts](const TextRequest &request) { return alone(request, facts); }};
+          .engine = [=] { return make(pages); },
+          .alone = [facts](const TextRequest &request) { return alone(request, facts); },
+          .guesses = [=] { return make(drafts); },
+          .formats = formats()};
+}
+
+TEST(TextService, HeldAnswersAreOfTheirFormat) {
+  ModelFacts facts = factsOf(400);
+  int64_t whole = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    TextRequest request{.prompt = {'a', 'b'}};
+    request.options.maxTokens = 300;
+    request.options.sampling.temperature = 1;
+    request.options.sampling.seed = seed;
+    std::vector<std::shared_ptr<grammar::Automaton>> all = formats();
+    request.options.format = all[seed % all.size()];
+    Heard heard = alone(request, facts);
+    grammar::Place place = request.options.format->start();
+    for (char byte : heard.text) {
+      place = *request.options.format->nextSymbol(place, static_cast<unsigned char>(byte));
+    }
+    bool isCut = heard.finish == Finish::Length;
+    EXPECT_EQ(300U, isCut ? heard.tokens.size() : 300U);
+    EXPECT_TRUE(isCut ? !place.stacks.empty() : place.isWhole) << heard.text;
+    whole += isCut ? 0 : 1;
+  }
+  EXPECT_GT(whole, 150);
 }
 
 TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
@@ -75,6 +121,154 @@ TEST(TextService, TextOfRandomSchedulesIsTheTextAlone) {
   EXPECT_GT(total.cancelled, 1000U);
   EXPECT_GT(total.scheduler.acceptedTokens, 10'000U);
   EXPECT_GT(total.scheduler.draftTokens, total.scheduler.acceptedTokens);
+}
+
+TEST(TextService, DraftModelThatIsRightIsBelieved) {
+  ModelFacts facts = factsOf(64);
+  PageFacts pages{.page = 4,
+                  .pages = 64,
+                  .table = 16,
+                  .tokens = 64,
+                  .sequences = 4,
+                  .rows = 40,
+                  .vocabulary = facts.vocabulary};
+  auto run = [&](int64_t draftTokens, bool hasDraft) {
+    Result<std::unique_ptr<TextService>> made = TextService::create(
+        bytes(), facts, std::make_unique<HashEngine>(pages), {.draftTokens = draftTokens},
+        hasDraft ? std::make_unique<HashEngine>(pages) : nullptr);
+    std::unique_ptr<TextService> service = std::move(*made);
+    std::map<uint64_t, std::string> texts;
+    for (uint64_t id : {1, 2, 3}) {
+      TextRequest request{.id = id, .prompt = {static_cast<int32_t>('a' + id), 'b'}};
+      request.options.maxTokens = 40;
+      EXPECT_TRUE(service->submit(request).isOk());
+    }
+    while (!service->isIdle()) {
+      EXPECT_TRUE(service->step([&](uint64_t id, Result<Piece> piece) { texts[id] += piece->text; })
+                      .isOk());
+    }
+    return std::pair(texts, service->statistics());
+  };
+  auto [plain, without] = run(0, false);
+  auto [guessed, with] = run(3, true);
+  EXPECT_EQ(plain, guessed);
+  // It is the same model: what it guesses is drawn, up to an answer's end.
+  EXPECT_EQ(with.scheduler.draftTokens, with.scheduler.acceptedTokens);
+  EXPECT_LT(with.steps * 2, without.steps);
+}
+
+/// An engine whose steps take a time for each, and one for each token and for each that it looks
+/// back at, by a clock of its own.
+class TimedEngine final : public StepEngine {
+public:
+  TimedEngine(const PageFacts &facts, double step, double token, double *theClock)
+      : engine(facts), perStep(step), perToken(token), clock(theClock) {}
+
+  const PageFacts &facts() const override { return engine.facts(); }
+  Result<uint64_t> memory() const override { return engine.memory(); }
+  Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw>) override {
+    double looked = 0;
+    for (int64_t position : batch.positions) {
+      looked += static_cast<double>(position) / 4096; // twice as much at the end
+    }
+    *clock += perStep + perToken * (static_cast<double>(batch.tokens.size()) + looked);
+    std::ranges::fill(logits, 0.0F);
+    logits[97] = 1;
+    return Status::ok();
+  }
+
+private:
+  HashEngine engine;
+  double perStep, perToken, *clock;
+};
+
+/// Seconds between the tokens of seven answers while a prompt of 4,096 tokens comes, and what that
+/// took.
+std::pair<std::vector<double>, double> waits(double step, double token) {
+  ModelFacts facts = factsOf(8192);
+  PageFacts pages{.page = 32,
+                  .pages = 8 * 256,
+                  .table = 256,
+                  .tokens = 512,
+                  .sequences = 8,
+                  .rows = 8,
+                  .vocabulary = facts.vocabulary};
+  double clock = 0;
+  Result<std::unique_ptr<TextService>> service = TextService::create(
+      bytes(), facts, std::make_unique<TimedEngine>(pages, step, token, &clock), {.now = [&] {
+        return ServiceClock::time_point(std::chrono::duration_cast<ServiceClock::duration>(
+            std::chrono::duration<double>(clock)));
+      }});
+  std::vector<double> between;
+  std::map<uint64_t, double> last;
+  double begun = 0, answered = 0;
+  auto take = [&](uint64_t id, Result<Piece>) {
+    if (id == 100) {
+      answered = answered == 0 ? clock : answered;
+    } else if (begun > 0) {
+      between.push_back(clock - last[id]);
+    }
+    last[id] = clock;
+  };
+  for (uint64_t id = 0; id < 7; ++id) {
+    TextRequest request{.id = id, .prompt = std::vector<int32_t>(20, static_cast<int32_t>('a'))};
+    request.options.maxTokens = 8000;
+    EXPECT_TRUE((*service)->submit(request).isOk());
+  }
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE((*service)->step(take).isOk());
+  }
+  begun = clock;
+  EXPECT_TRUE((*service)->submit({.id = 100, .prompt = std::vector<int32_t>(4096, 98)}).isOk());
+  while (answered == 0) {
+    EXPECT_TRUE((*service)->step(take).isOk());
+  }
+  return {between, answered - begun};
+}
+
+TEST(TextService, AnswersWaitLittleForALongPrompt) {
+  // Steps for which a token is a small part, as on GPUs, and a large one, as on CPUs.
+  for (double token : {1e-5, 1e-4, 1e-3}) {
+    constexpr double kStep = 0.01;
+    auto [between, prompt] = waits(kStep, token);
+    std::ranges::sort(between);
+    double plain = kStep + 7 * token, p99 = between[between.size() * 99 / 100];
+    EXPECT_LE(p99, 2 * plain) << token;
+    EXPECT_LE(between.back(), 2.2 * plain) << token; // while it learns
+    // The prompt is not starved: it has about as much time as the answers.
+    EXPECT_LE(prompt, 4096 * token * 1.5 * 3 + 20 * plain) << token;
+  }
+}
+
+TEST(TextService, DraftModelHasToFit) {
+  ModelFacts facts = factsOf(64);
+  PageFacts pages{.page = 4,
+                  .pages = 16,
+                  .table = 16,
+                  .tokens = 64,
+                  .sequences = 8,
+                  .rows = 8,
+                  .vocabulary = facts.vocabulary};
+  auto refusal = [&](int64_t PageFacts::*fact, int64_t value) {
+    PageFacts other = pages;
+    other.*fact = value;
+    return std::string(TextService::create(bytes(), facts, std::make_unique<HashEngine>(pages), {},
+                                           std::make_unique<HashEngine>(other))
+                           .status()
+                           .message());
+  };
+  EXPECT_EQ("the draft model has 15 pages, and the model 16", refusal(&PageFacts::pages, 15));
+  EXPECT_EQ("the draft model has 8 positions in a page, and the model 4",
+            refusal(&PageFacts::page, 8));
+  EXPECT_EQ("the draft model has 32 positions, and the model 64", refusal(&PageFacts::table, 8));
+  EXPECT_EQ("the draft model has 7 sequences in a step, and the model 8",
+            refusal(&PageFacts::sequences, 7));
+  EXPECT_EQ("the draft model has 15 tokens in a step, and the model 16",
+            refusal(&PageFacts::tokens, 15));
+  Vocabulary other = smallVocabulary();
+  std::swap(other.tokens['a'], other.tokens['b']);
+  EXPECT_EQ("token 97 of the draft model is not that of the model",
+            std::string(DraftModel::checkTokens(*Tokenizer::create(other), bytes()).message()));
 }
 
 /// Sixteen pages of four positions for sequences of up to 32.
@@ -131,7 +325,7 @@ TEST(TextService, StatisticsSayWhatHappened) {
   EXPECT_EQ(8, small.heard[2].reused);
   EXPECT_TRUE(small.heard[2].isWhole(small.heard[1]));
   ServiceStatistics counted = small.service->statistics();
-  EXPECT_EQ(5U, counted.steps);
+  EXPECT_EQ(6U, counted.steps); // one without the second's prompt, whose time is known then
   EXPECT_EQ(2U, counted.submitted);
   EXPECT_EQ(2U, counted.finished);
   EXPECT_EQ(20U, counted.promptTokens);
@@ -141,10 +335,10 @@ TEST(TextService, StatisticsSayWhatHappened) {
   EXPECT_EQ(0, counted.pagesUsed);
   EXPECT_EQ(16, counted.pages);
   EXPECT_GT(counted.pagesKept, 0);
-  // After 20 and 40 milliseconds, and then every 20.
-  EXPECT_EQ(2U, counted.firstToken.counts[4] + counted.firstToken.counts[5]);
+  // After 20 and 60 milliseconds, and then every 20.
+  EXPECT_EQ(2U, counted.firstToken.counts[4] + counted.firstToken.counts[6]);
   EXPECT_EQ(6U, counted.nextToken.counts[4]);
-  EXPECT_NEAR(0.060, counted.firstToken.sum, 1e-9);
+  EXPECT_NEAR(0.080, counted.firstToken.sum, 1e-9);
   EXPECT_NEAR(0.120, counted.nextToken.sum, 1e-9);
 }
 

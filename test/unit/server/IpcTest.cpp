@@ -65,8 +65,12 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
     (void)decodeModelInfo(changed).isOk();
   }
   EXPECT_FALSE(decodeModelInfo(text + "x").isOk());
-  LoadRequest request = {
-      "ab", {BatchPolicy::Kind::Stated, 16, 1e-3, true, {{"ids", -1}}, 4096}, {32, 4096, 1 << 20}};
+  LoadRequest request = {"ab",
+                         {BatchPolicy::Kind::Stated, 16, 1e-3, true, {{"ids", -1}}, 4096},
+                         {32, 4096, 1 << 20},
+                         5,
+                         true,
+                         "cd"};
   Result<LoadRequest> decoded = decodeLoad(encodeLoad(request));
   ASSERT_TRUE(decoded.isOk());
   EXPECT_EQ(decoded->sha256, "ab");
@@ -74,6 +78,9 @@ TEST(ModelInfo, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(decoded->batch.maxRows, 16u);
   EXPECT_TRUE(decoded->batch.acceptsMeetings);
   EXPECT_EQ(decoded->batch.pads[0].value, -1);
+  EXPECT_EQ(decoded->draftTokens, 5u);
+  EXPECT_TRUE(decoded->hasDraft);
+  EXPECT_EQ(decoded->draftSha256, "cd");
   EXPECT_EQ(decoded->texts.users, 32u);
   EXPECT_EQ(decoded->texts.tokens, 4096u);
   EXPECT_EQ(decoded->texts.memory, 1u << 20);

@@ -27,6 +27,8 @@ TextAsk someAsk() {
   ask.options.seed = UINT64_MAX;
   ask.options.givesTokens = true;
   ask.salt = "of a client";
+  ask.priority = -3;
+  ask.timeoutMicroseconds = 5'000'000;
   return ask;
 }
 
@@ -41,7 +43,8 @@ TextStep someStep() {
   TextStep step;
   step.events = {TextBegun{7, 42}, piece,
                  TextFailed{9, Status::error(ErrorId::PromptTooLong, "what", "how")}};
-  step.load.pagesUsed = 99;
+  step.load.emplace().pagesUsed = 99;
+  step.events.emplace_back(TextPreempted{3, 4, 96, 2});
   return step;
 }
 
@@ -71,6 +74,8 @@ TEST(TextMessages, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(ask.options.temperature, 0.5);
   EXPECT_TRUE(ask.options.givesTokens);
   EXPECT_EQ(ask.salt, someAsk().salt);
+  EXPECT_EQ(ask.priority, -3);
+  EXPECT_EQ(ask.timeoutMicroseconds, 5'000'000u);
   refuseDamage(message, decodeCommand);
 
   message = encodeStep(someStep());
@@ -83,7 +88,8 @@ TEST(TextMessages, ComeBackAndEveryTruncationIsRefused) {
   EXPECT_EQ(piece.finish, TextFinish::Stop);
   EXPECT_EQ(piece.cachedTokens, 11u);
   EXPECT_EQ(std::get<TextFailed>(step->events[2]).why.hint(), "how");
-  EXPECT_EQ(step->load.pagesUsed, 99u);
+  EXPECT_EQ(std::get<TextPreempted>(step->events[3]).tokensLost, 96u);
+  EXPECT_EQ(step->load->pagesUsed, 99u);
   refuseDamage(message, decodeStep);
 }
 

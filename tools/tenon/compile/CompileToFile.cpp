@@ -141,6 +141,9 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
         static_cast<pipeline::Phase>(std::ranges::find(pipeline::kPhaseNames, request.stopAfter) -
                                      pipeline::kPhaseNames.begin());
   }
+  if (request.cache != "keep") {
+    options.cache = request.cache == "int8" ? DType::I8 : DType::F8E4M3FN;
+  }
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
   for (const std::string &text : request.session) {
     TENON_ASSIGN(SessionArgument preset, parseSessionArgument(text));

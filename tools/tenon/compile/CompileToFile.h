@@ -19,6 +19,9 @@ namespace tenon::tool {
 /// Of --max-weights: no layout takes more.
 inline constexpr Range<double> kMaxWeights = {1, 1000};
 
+/// Of --cache.
+const std::vector<std::string> kCaches = {"keep", "int8", "fp8"};
+
 /// What `tenon compile` is given, as its flags have it. `options` has what is no text; the rest of
 /// it is filled in by compileToFile.
 struct CompileRequest {
@@ -27,6 +30,7 @@ struct CompileRequest {
   std::vector<std::string> shapes, session, optimizeFor, extraOutputs, plugins, kernels;
   std::vector<tenon_pass> passes; ///< of the caller, accepted by checkPass; they run first
   std::string stopAfter;          ///< empty for none
+  std::string cache = "keep";     ///< one of kCaches
   bool noCache = false;
   bool force = false; ///< an engine for other targets at the default place is replaced
   bool wantsCubin = false;

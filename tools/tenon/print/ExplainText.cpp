@@ -275,7 +275,8 @@ std::string kernelsText(const Explained &what) {
   if (what.extent == Extent::Screen) {
     std::vector<const Json *> sorted = longestFirst(all);
     std::string node = nodeOf(sorted);
-    return text + sumsText(all, "kernel family", kMaxFamilies, familyOf) + longestText(sorted) +
+    return text + priceText(all) + sumsText(all, "kernel family", kMaxFamilies, familyOf) +
+           longestText(sorted) +
            nextText({{fmt::format("explain kernels {} {}", what.engine, node),
                       "what every family answered for it; --all lists all regions"},
                      {fmt::format("compile MODEL --kernel {}=FAMILY -o OTHER", node),
@@ -284,6 +285,7 @@ std::string kernelsText(const Explained &what) {
   for (const Json &region : all) {
     text += fmt::format("{}\n  {}, about {}\n", textAt(region, "label"), textAt(region, "kernel"),
                         timeText(microsecondsOf(region)));
+    text += freelyText(region);
     if (what.extent == Extent::All) {
       continue;
     }

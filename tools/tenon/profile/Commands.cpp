@@ -120,6 +120,10 @@ std::string compileCommand(const Profile &profile, const CompileChange &change) 
   if (has("max_weights")) {
     words.add("--max-weights", dumpJson(options["max_weights"]) + "x");
   }
+  words.add(has("pages") ? fmt::format("--pages {}", dumpJson(options["pages"])) : "");
+  std::string cache = textAt(options, "cache");
+  words.add(cache.empty() ? "" : fmt::format("--cache {}", cache == "i8" ? "int8" : "fp8"));
+  words.add(has("invariant") && options.value("invariant", false) ? "--invariant" : "");
   words.add(has("guard") && options.value("guard", false) ? "--guard" : "");
   words.add(change.more);
   return words.take();

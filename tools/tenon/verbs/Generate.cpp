@@ -1,6 +1,7 @@
 // `tenon generate`: answers a prompt with a language model, or holds a conversation.
 
 #include "generate/session/Generate.h"
+#include "generate/grammar/Formats.h"
 #include "generate/session/Chat.h"
 #include "support/files/MappedFile.h"
 #include "tools/tenon/Verb.h"
@@ -33,7 +34,7 @@ constexpr uint64_t kMostAnswers = 1000;
 struct GenerateFlags {
   OpenRequest open;
   std::optional<std::string> prompt;
-  std::string system, templateFile;
+  std::string system, templateFile, schemaFile;
   bool isRaw = false, isChat = false, noCache = false, logprobs = false;
   uint64_t context = 0, answers = 1, maxMemory = 0;
   unsigned threads = 0;
@@ -197,6 +198,11 @@ Status generateText(GenerateFlags &flags, Terminal &terminal) {
   }
   bool wantsTemplate = flags.isChat || !flags.system.empty() || !flags.templateFile.empty();
   flags.isRaw = flags.isRaw || (chatTemplate.empty() && !wantsTemplate);
+  generate::grammar::Formats formats(model->tokenizer(), model->facts().vocabulary);
+  if (!flags.schemaFile.empty()) {
+    TENON_ASSIGN(MappedFile file, MappedFile::open(flags.schemaFile));
+    TENON_ASSIGN(flags.options.format, formats.schema(fileText(file)));
+  }
   Conversation conversation(flags, *model, fitting.fit, sequence, std::move(chatTemplate),
                             terminal);
   if (flags.prompt) {
@@ -246,6 +252,8 @@ Action declareGenerate(CLI::App &command) {
   command.add_flag("--raw", flags->isRaw, "Continue the prompt as it is, without a chat template");
   command.add_option("--template", flags->templateFile,
                      "A file with the chat template to use instead of the model's");
+  command.add_option("--schema", flags->schemaFile,
+                     "A file with a JSON schema that answers are values of");
   addNumber(
       command, "--max-tokens", {1, 1'000'000},
       [flags](uint64_t value) { flags->options.maxTokens = static_cast<int64_t>(value); },

@@ -179,6 +179,15 @@ Action declareServe(CLI::App &command) {
          "all of them");
   number("--tokens", {1, 1'000'000'000}, options.tokens,
          "Tokens of each, prompt and answer together; by default as many as the engine allows");
+  command.add_option(
+      "--draft-model", options.draft.model,
+      "An engine with a smaller language model of the same tokens, which guesses how "
+      "answers go on: the text is the same, computed in fewer steps");
+  addNumber(
+      command, "--draft-tokens", {0, server::kMaxDraftTokens},
+      [flags](uint64_t given) { flags->options.draft.tokens = given; },
+      "Tokens of an answer that a step computes on a guess, at most: guessed by --draft-model, or "
+      "from what the text said before. 4 by default with --draft-model, else 0");
   addBytes(
       command, "--cache-size", {1 << 20, uint64_t(1) << 50}, options.registry.cacheSize,
       "Disk budget of files of a registry in S3, such as 20GiB: they are fetched on demand, and "

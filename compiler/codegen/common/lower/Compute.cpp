@@ -32,6 +32,7 @@ ComputeFn findCompute(Operation *op) {
       {HistogramOp::getOperationName(), computeHistogram},
       {TruePositionsOp::getOperationName(), computeTruePositions},
       {SelectBoxesOp::getOperationName(), computeSelectBoxes},
+      {SampleOp::getOperationName(), computeSample},
   };
   if (!op) {
     return nullptr;

@@ -29,6 +29,7 @@ mlir::LogicalResult computeTopK(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeHistogram(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeTruePositions(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeSelectBoxes(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeSample(Lowering &lowering, mlir::Operation *op);
 
 /// The bin of `tn.histogram` that an element of f32 falls into.
 mlir::Value binOf(mlir::OpBuilder &b, mlir::Location location, mlir::Value element, int64_t bits);

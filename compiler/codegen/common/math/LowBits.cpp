@@ -213,6 +213,12 @@ Value decodedFloat(OpBuilder &b, Location location, Type element, Value code) {
                                          : decodeFloat(word, element, wide);
 }
 
+Value encodedFloat(OpBuilder &b, Location location, Type element, Value number) {
+  Bits word(b, location, 32);
+  return arith::TruncIOp::create(b, location, b.getI8Type(),
+                                 encodeFloat(word, element, number, /*saturate=*/true));
+}
+
 Value emitDecode(OpBuilder &b, Location location, tn::DecodeOp op, Value code) {
   Type element = getElementTypeOrSelf(op.getX());
   if (isa<IntegerType>(element)) {

@@ -16,6 +16,10 @@ mlir::Value emitDecode(mlir::OpBuilder &builder, mlir::Location location, tn::De
 mlir::Value decodedFloat(mlir::OpBuilder &builder, mlir::Location location, mlir::Type element,
                          mlir::Value code);
 
+/// The code (i8) of a float type for an f32; beyond the largest it is that.
+mlir::Value encodedFloat(mlir::OpBuilder &builder, mlir::Location location, mlir::Type element,
+                         mlir::Value number);
+
 /// Unit attribute of a tn.encode of f8E4M3FN that the target does by one instruction: its code is
 /// the arith.bitcast of an arith.truncf, which the target's lowering knows.
 inline constexpr llvm::StringLiteral kEncodesByInstruction = "tn.by_instruction";

@@ -8,6 +8,7 @@
 #include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/target/Target.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -50,6 +51,11 @@ public:
   static llvm::Expected<double> microsecondsOf(const Family &family, Region &region,
                                                const FamilyMatch &match,
                                                const dispatch::KernelChoice &choice);
+  /// KernelFamily::order; empty of a family that does not say it.
+  static std::string orderOf(const Family &family, Region &region, const FamilyMatch &match,
+                             const dispatch::KernelChoice &choice) {
+    return family.order ? family.order(region, match.problem, choice) : "";
+  }
   /// How it wants the region's weight to be laid out; none if it lies as wanted.
   static std::optional<dispatch::WeightLayout> weightsOf(const Family &family, Region &region,
                                                          const FamilyMatch &match) {
@@ -122,6 +128,10 @@ FamilyMatch FamilyTable<Region>::match(const Family &family, Region &region) {
   if (match && !match.choice) {
     match.choice = configsOf(family, region, match).front();
   }
+  if (match && tn::isInvariant(region.source) &&
+      orderOf(family, region, match, *match.choice).empty()) {
+    return FamilyMatch::refuse("--invariant: other rows may change the order of its sums");
+  }
   if (match && match.why.empty()) {
     match.why = family.what.str();
   }
@@ -131,10 +141,16 @@ FamilyMatch FamilyTable<Region>::match(const Family &family, Region &region) {
 template <typename Region>
 std::vector<dispatch::KernelChoice>
 FamilyTable<Region>::configsOf(const Family &family, Region &region, const FamilyMatch &match) {
-  if (family.configs) {
-    return family.configs(region, match.problem);
-  }
   std::vector<dispatch::KernelChoice> choices;
+  if (family.configs) {
+    choices = family.configs(region, match.problem);
+    if (tn::isInvariant(region.source)) {
+      llvm::erase_if(choices, [&](const dispatch::KernelChoice &choice) {
+        return orderOf(family, region, match, choice).empty();
+      });
+    }
+    return choices;
+  }
   for (int64_t value : family.candidates) {
     if (value > 0) {
       choices.push_back({family.name.str(), {{family.parameter.str(), {value}}}});
@@ -208,7 +224,7 @@ FamilyTable<Region>::select(Region &region, const dispatch::KernelRequest &reque
   std::string answers;
   for (const Family *family : rows) {
     FamilyMatch own = match(*family, region);
-    dispatch::CandidateRecord record{family->name.str(), "refused", own.why, 0};
+    dispatch::CandidateRecord record{family->name.str(), "refused", own.why, 0, ""};
     if (own) {
       bool isDisabled = isDisabledBy(request.disabled, *family);
       bool isWanted = !request.wanted || request.wanted->family == family->name;
@@ -224,7 +240,8 @@ FamilyTable<Region>::select(Region &region, const dispatch::KernelRequest &reque
       if (!microseconds) {
         return microseconds.takeError();
       }
-      record = {own.choice->text(), isDisabled ? "disabled" : "possible", own.why, *microseconds};
+      record = {own.choice->text(), isDisabled ? "disabled" : "possible", own.why, *microseconds,
+                tn::isInvariant(region.source) ? orderOf(*family, region, own, *own.choice) : ""};
       bool isBetter =
           !best || *microseconds < family->switchMargin * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {

@@ -105,6 +105,11 @@ template <typename Region> struct KernelFamily {
   double switchMargin = dispatch::kSwitchMargin;
   /// By what its results have other roundings than the plain formula; null for most.
   const dispatch::Approximation *approximation = nullptr;
+  /// The order of the sums in a row of results, where it depends on the row's own sizes alone: of
+  /// kernels with equal texts a row gets the same bits, beside any other rows. Empty where other
+  /// rows change it. Regions of invariant models get no other family; one that is null says nothing
+  /// of it.
+  std::string (*order)(Region &, const std::any &problem, const dispatch::KernelChoice &) = nullptr;
   /// Where a row count varies, rows at most of its kernels for few of them, and rows from which on
   /// it is worth a kernel of its own; none for most families.
   std::array<int64_t, 5> fewRows = {};
@@ -126,6 +131,17 @@ struct OnProblem<Function> {
 };
 /// A function over a family's own kind of problem, as a row has it.
 template <auto Function> inline constexpr auto on = &OnProblem<Function>::call;
+
+/// `order` of a family that adds up nothing, and of one whose rows are each summed alone, in one
+/// order for all configurations.
+template <typename Region>
+std::string noSums(Region &, const std::any &, const dispatch::KernelChoice &) {
+  return "no sums";
+}
+template <typename Region>
+std::string alongRows(Region &, const std::any &, const dispatch::KernelChoice &) {
+  return "along the row";
+}
 
 /// The configuration that a choice of the family states.
 template <typename Config>

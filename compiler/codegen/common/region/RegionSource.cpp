@@ -2,11 +2,15 @@
 // deterministic and on regions being isolated.
 #include "compiler/codegen/common/region/RegionSource.h"
 
+#include "compiler/codegen/common/region/GivenArgument.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/State.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -77,9 +81,18 @@ void cloneOp(OpBuilder &builder, Operation &op, IRMapping &mapping, SymbolRenumb
   }
 }
 
-} // namespace
+/// Of attention over pages: integers that the model is given.
+bool isGivenTable(tn::RegionOp region, Value input) {
+  BlockArgument argument = dyn_cast<BlockArgument>(input);
+  func::FuncOp function =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return function && getElementTypeOrSelf(input.getType()).isInteger(64) &&
+         !function.getArgAttr(argument.getArgNumber(), tn::kState) &&
+         isa<tn::PagedAttentionOp>(region.getBody().front().front());
+}
 
-RegionSource outline(tn::RegionOp region) {
+/// With these unit attributes of the model.
+RegionSource outlined(tn::RegionOp region, ArrayRef<StringRef> kept) {
   MLIRContext *context = region.getContext();
   OpBuilder builder(context);
   Location location = builder.getUnknownLoc();
@@ -94,8 +107,10 @@ RegionSource outline(tn::RegionOp region) {
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(location);
   ModuleOp model = region->getParentOfType<ModuleOp>();
-  if (Attribute allowed = model->getAttr(kAllowTf32)) {
-    (*module)->setAttr(kAllowTf32, allowed);
+  for (StringRef name : kept) {
+    if (Attribute attribute = model->getAttr(name)) {
+      (*module)->setAttr(name, attribute);
+    }
   }
   builder.setInsertionPointToEnd(module->getBody());
   func::FuncOp function =
@@ -107,6 +122,9 @@ RegionSource outline(tn::RegionOp region) {
   for (auto [i, input] : llvm::enumerate(region.getInputs())) {
     if (isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(input.getDefiningOp())) {
       function.setArgAttr(i, kConstantArgument, builder.getUnitAttr());
+    }
+    if (isGivenTable(region, input)) {
+      function.setArgAttr(i, kGivenArgument, builder.getUnitAttr());
     }
     if (dispatch::isPackable(input)) {
       function.setArgAttr(i, dispatch::kPackable, builder.getUnitAttr());
@@ -142,6 +160,12 @@ RegionSource outline(tn::RegionOp region) {
   source.symbols = std::move(renumber.used);
   return source;
 }
+
+} // namespace
+
+RegionSource outline(tn::RegionOp region) { return outlined(region, {kAllowTf32, tn::kInvariant}); }
+
+RegionSource outlineFreely(tn::RegionOp region) { return outlined(region, {kAllowTf32}); }
 
 std::string withKernel(StringRef text, Attribute kernel) {
   OwningOpRef<ModuleOp> module =

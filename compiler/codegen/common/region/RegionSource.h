@@ -2,6 +2,7 @@
 // computations give equal text, whatever names, symbols or place they had in the model.
 #pragma once
 
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -30,6 +31,8 @@ struct RegionSource {
 };
 
 RegionSource outline(tn::RegionOp region);
+/// As if the model were not invariant.
+RegionSource outlineFreely(tn::RegionOp region);
 
 /// The text of a region with this as its `tn.kernel`; the text as it is if it does not parse.
 std::string withKernel(llvm::StringRef text, mlir::Attribute kernel);

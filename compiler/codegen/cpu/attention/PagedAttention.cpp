@@ -16,6 +16,7 @@
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -69,7 +70,9 @@ private:
   void writeResult(const IndexMath &math, const TokenBlock &block);
   Value pageOf(const IndexMath &math, const TokenBlock &block, Value key) const;
   Value panelOfKeys(const IndexMath &math, const TokenBlock &block, Value key) const;
-  Value copyValues(const IndexMath &math, Value start, Value count) const;
+  Value copyValues(const IndexMath &math, Value page, Value inPage, Value count) const;
+  static void decodeRows(const IndexMath &math, const PagedCache &cache, Value codes, Value scales,
+                         Value to, unsigned positions);
   Value scoresOf(const IndexMath &math, Value row, Value column, Value hidden, Value active);
   void forPanels(const IndexMath &math, const SeenKeys &keys, Body body) const;
   Value rowsOfTokens(const IndexMath &math, Value buffer, const TokenBlock &block, Value token,
@@ -88,7 +91,7 @@ private:
   int64_t blockKeys;
   AffineExpr tokens, sequences, table;
   Value rowsOfQueries; ///< [most rows, D], scaled
-  Value keyPanel;      ///< [D, 32]: of pages that are widened, else null
+  Value keyPanel;      ///< [D, 32]: of pages that are widened or decoded, else null
   Value valueRows;     ///< [words of 32 positions, value panels * 32 words]
 };
 
@@ -104,8 +107,9 @@ PagedAttentionLowering::PagedAttentionLowering(KernelBuilder &kernel, tn::PagedA
       softcap(op.getSoftcap().convertToDouble()), q(buffer(op.getQ())), result(kernel.output(0)),
       pages(buffer(op.getPages())), starts(buffer(op.getStarts())),
       lengths(buffer(op.getLengths())),
-      keys{buffer(op.getKeys()), tn::getDims(op.getKeys().getType()), true},
-      values{buffer(op.getValues()), tn::getDims(op.getValues().getType()), false},
+      keys{buffer(op.getKeys()), tn::getDims(op.getKeys().getType()), true, op.getKeys().getType()},
+      values{buffer(op.getValues()), tn::getDims(op.getValues().getType()), false,
+             op.getValues().getType()},
       tokens(tn::getDims(op.getQ().getType())[0]),
       sequences(tn::getDims(op.getPages().getType())[0]),
       table(tn::getDims(op.getPages().getType())[1]) {
@@ -120,7 +124,7 @@ PagedAttentionLowering::PagedAttentionLowering(KernelBuilder &kernel, tn::PagedA
 void PagedAttentionLowering::allocateScratch(const IndexMath &math) {
   int64_t rows = mostTokens * sharing;
   Type element = type == ProductType::F32 ? Type(math.builder.getF32Type()) : keys.element();
-  AffineExpr width = values.dims[3];
+  AffineExpr width = math.builder.getAffineConstantExpr(values.width());
   allocateRows(math, rows, blockKeys, width, element);
   rowsOfQueries = allocate(kernel, {math.constant(rows), math.constant(keys.width())}, element);
   if (isWidened) {
@@ -211,18 +215,37 @@ Value PagedAttentionLowering::pageOf(const IndexMath &math, const TokenBlock &bl
   return require(math.builder, math.location, held, isRight, tn::Failure::index);
 }
 
+/// The numbers of codes that lie in the same order; dim `positions` counts the scales.
+void PagedAttentionLowering::decodeRows(const IndexMath &math, const PagedCache &cache, Value codes,
+                                        Value scales, Value to, unsigned positions) {
+  AffineMap identity = math.builder.getMultiDimIdentityMap(2);
+  AffineMap byPosition = AffineMap::get(2, 0, math.builder.getAffineDimExpr(positions));
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  linalg::GenericOp::create(math.builder, math.location, ValueRange{codes, scales}, ValueRange{to},
+                            ArrayRef<AffineMap>{identity, byPosition, identity}, loops,
+                            [&](OpBuilder &body, Location location, ValueRange args) {
+                              Value number = cache.decode(body, location, args[0]);
+                              Value scaled = arith::MulFOp::create(body, location, number, args[1]);
+                              linalg::YieldOp::create(body, location, scaled);
+                            });
+}
+
 /// Of the 32 keys from a multiple of 32 on, the panel for the product.
 Value PagedAttentionLowering::panelOfKeys(const IndexMath &math, const TokenBlock &block,
                                           Value key) const {
-  Value start = keys.start(math, kernel, pageOf(math, block, key), block.keyHead);
+  Value page = keys.start(math, kernel, pageOf(math, block, key), block.keyHead);
   Value inPage = math.rem(key, math.constant(keys.positions()));
-  start = math.add(start, math.mul(inPage, keys.width()));
+  Value start = math.add(page, math.mul(inPage, keys.width()));
   if (!isWidened) {
     return math.pointer(keys.buffer, math.div(start, math.constant(word)));
   }
   Value from =
       memrefAt(math.builder, math.location, math.elementPointer(keys.buffer, start), keys.element(),
                {math.builder.getIndexAttr(keys.width()), math.builder.getIndexAttr(kPanel)});
+  if (keys.holdsCodes()) {
+    decodeRows(math, keys, from, keys.scales(math, page, inPage, kPanel), keyPanel, 1);
+    return math.pointer(keyPanel, math.constant(0));
+  }
   copyElements(math, from, keyPanel, math.builder.getMultiDimIdentityMap(2));
   return math.pointer(keyPanel, math.constant(0));
 }
@@ -246,10 +269,20 @@ void PagedAttentionLowering::computeScores(const IndexMath &math, const TokenBlo
 
 /// Values of positions that are widened, do not fill panels, or end within a word, as rows of whole
 /// panels; what lies behind the last position is zero. The pointer to them.
-Value PagedAttentionLowering::copyValues(const IndexMath &math, Value start, Value count) const {
+Value PagedAttentionLowering::copyValues(const IndexMath &math, Value page, Value inPage,
+                                         Value count) const {
   OpBuilder &b = math.builder;
   Value zero = math.constant(0);
   int64_t width = values.width(), stored = values.perWord();
+  Value start = math.add(page, math.mul(inPage, width));
+  if (values.holdsCodes()) {
+    Value columns = math.constant(width);
+    Value from = memrefAt(b, math.location, math.elementPointer(values.buffer, start),
+                          values.element(), {count, b.getIndexAttr(width)});
+    Value scales = math.view(values.scales(math, page, inPage, kPanel), {zero}, {count});
+    decodeRows(math, values, from, scales, math.view(valueRows, {zero, zero}, {count, columns}), 0);
+    return math.pointer(valueRows, zero);
+  }
   if (word == stored) {
     Value words = math.div(math.add(count, math.constant(word - 1)), math.constant(word));
     Value from = memrefAt(b, math.location, math.elementPointer(values.buffer, start),
@@ -297,14 +330,14 @@ void PagedAttentionLowering::addValues(const IndexMath &math, const TokenBlock &
   bool isCopied = isWidened || width != whole;
   forPanels(math, seen, [&](const IndexMath &in, Value key) {
     OpBuilder &b = in.builder;
-    Value start = values.start(in, kernel, pageOf(in, block, key), block.keyHead);
+    Value page = values.start(in, kernel, pageOf(in, block, key), block.keyHead);
     Value inPage = in.rem(key, in.constant(values.positions()));
-    start = in.add(start, in.mul(inPage, width));
+    Value start = in.add(page, in.mul(inPage, width));
     Value count = in.min(in.constant(kPanel), in.sub(seen.next, key));
     Value words = in.div(in.add(count, in.constant(word - 1)), in.constant(word));
     Value from;
     if (isCopied) {
-      from = copyValues(in, start, count);
+      from = copyValues(in, page, inPage, count);
     } else {
       from = in.pointer(values.buffer, in.div(start, in.constant(word)));
       if (word > 1) {
@@ -314,7 +347,8 @@ void PagedAttentionLowering::addValues(const IndexMath &math, const TokenBlock &
         from = scf::IfOp::create(
                    b, in.location, isOdd,
                    [&](OpBuilder &then, Location at) {
-                     scf::YieldOp::create(then, at, copyValues(IndexMath(then, at), start, count));
+                     scf::YieldOp::create(then, at,
+                                          copyValues(IndexMath(then, at), page, inPage, count));
                    },
                    [&](OpBuilder &otherwise, Location at) {
                      scf::YieldOp::create(otherwise, at, place);
@@ -480,6 +514,10 @@ FamilyMatch matchPaged(Region &region) {
   return why ? FamilyMatch::refuse(why) : FamilyMatch::take(op);
 }
 
+std::string pagedOrder(Region &, const tn::PagedAttentionOp &, const dispatch::KernelChoice &) {
+  return "blocks of keys from position 0 on";
+}
+
 FailureOr<AffineExpr> lowerPaged(KernelBuilder &kernel, Region &region,
                                  const tn::PagedAttentionOp &op, int64_t queries) {
   if (failed(checkBuffers(op))) {
@@ -499,6 +537,7 @@ constexpr KernelFamily kAttentionPaged = {
     .match = matchPaged,
     .parameter = "queries",
     .candidates = {64, 128, 32, 16},
-    .emit = emitKernel<lowerPaged>};
+    .emit = emitKernel<lowerPaged>,
+    .order = on<pagedOrder>};
 
 } // namespace tenon::codegen::cpu

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -78,6 +79,9 @@ KernelBuilder::KernelBuilder(ModuleOp module, StringRef symbol, func::FuncOp sou
   kernel =
       func::FuncOp::create(builder, location, symbol,
                            builder.getFunctionType({pointer, pointer, pointer, i64, i64}, {i32}));
+  if (tn::isInvariant(source)) {
+    kernel->setAttr(tn::kInvariant, builder.getUnitAttr());
+  }
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToEnd(entry);
   Value ok = arith::ConstantOp::create(builder, location, builder.getI32IntegerAttr(0));

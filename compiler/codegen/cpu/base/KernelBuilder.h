@@ -10,6 +10,7 @@ namespace tenon::codegen::cpu {
 class KernelBuilder {
 public:
   /// Adds to `module` a function of the ABI of engine/KernelAbi.h for the `tn` function `source`.
+  /// It has the attribute tn::kInvariant (graph/Invariance.h) if the region's module has it.
   /// The builder stands in its body, before the return.
   KernelBuilder(mlir::ModuleOp module, llvm::StringRef symbol, mlir::func::FuncOp source);
 

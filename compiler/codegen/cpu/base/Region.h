@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
+#include "compiler/graph/Invariance.h"
 #include "compiler/target/Target.h"
 #include "mlir/IR/AffineExpr.h"
 
@@ -23,6 +24,7 @@ public:
   mlir::LogicalResult finish(const KernelBuilder &builder,
                              mlir::FailureOr<mlir::AffineExpr> points) {
     kernel = builder.function();
+    kernel->removeAttr(tn::kInvariant);
     grid = points.value_or(mlir::AffineExpr());
     mayOverwriteInputs = builder.mayOverwriteInputs;
     return mlir::success(mlir::succeeded(points));

@@ -7,6 +7,7 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/ConvTiles.h"
+#include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -281,6 +282,18 @@ std::optional<dispatch::WeightLayout> packedWeights(Region &region, Operation *c
   return panelsOfWeight(region.source);
 }
 
+/// Of a matrix product; convolutions do not say it.
+std::string packedOrder(Region &region, Operation *const &root, const dispatch::KernelChoice &) {
+  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
+  if (!matmul) {
+    return "";
+  }
+  ProductType type = productType(matmul);
+  return !sumsFloats(type)                         ? "integers"
+         : multipliesOnTiles(region.level(), type) ? "the depth in steps of a tile"
+                                                   : "the depth in equal chains of at most 128";
+}
+
 FailureOr<AffineExpr> lowerPacked(KernelBuilder &kernel, Region &region, Operation *const &root,
                                   int64_t tileRows) {
   if (failed(checkBuffers(root))) {
@@ -304,6 +317,7 @@ constexpr KernelFamily kGemmPacked = {
     .configs = on<packedConfigs>,
     .seconds = on<packedSeconds>,
     .weights = on<packedWeights>,
-    .emit = emitKernel<lowerPacked>};
+    .emit = emitKernel<lowerPacked>,
+    .order = on<packedOrder>};
 
 } // namespace tenon::codegen::cpu

@@ -4,6 +4,7 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/gemm/MatmulLowering.h"
+#include "compiler/graph/Invariance.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -60,7 +61,9 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
 /// Panels of a grid point where B is read in place; 1 where it is not.
 int64_t MatmulLowering::panelsInPlace() {
   std::optional<int64_t> rowCount = tn::constantDim(m), columnCount = tn::constantDim(n);
-  bool isPlain = !packedB && !isNarrow && perWord == 1 && !matmul.getTransposeB();
+  // Blocks of the depth that begin elsewhere are another order of sums.
+  bool isPlain = !packedB && !isNarrow && perWord == 1 && !matmul.getTransposeB() &&
+                 !kernel.function()->hasAttr(tn::kInvariant);
   if (!isPlain || !rowCount || *rowCount > kMaxRowsInPlace || !columnCount ||
       *columnCount < kMinColumnsInPlace) {
     return 1;

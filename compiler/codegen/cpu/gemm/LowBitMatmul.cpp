@@ -25,6 +25,13 @@ constexpr int64_t kMinLowBitRows = 14;
 /// Numbers of a column that are words of bf16 in scratch at a time: what tiles take at once.
 constexpr int64_t kDepthOfWords = 384;
 
+/// Whether tiles of many rows multiply words of bf16.
+bool multipliesWords(Region &region, tn::MatmulOp matmul) {
+  tn::BlockRows layout = matmul.getB().getDefiningOp<tn::DecodeRowsOp>().layout();
+  return getElementTypeOrSelf(matmul.getA()).isBF16() && layout.depth % 2 == 0 &&
+         DotStep::isOneInstruction(region.target().level, ProductType::BF16);
+}
+
 class LowBitMatmul {
 public:
   LowBitMatmul(KernelBuilder &kernel, Region &region, tn::MatmulOp matmul, int64_t tileRows)
@@ -37,8 +44,7 @@ public:
     grid.batches = getAffineConstantExpr(1, matmul.getContext());
     grid.panels = n.ceilDiv(kPanel);
     grid.chunks = chunkCount(m, tileRows, kMinLowBitRows, grid.panels);
-    bool areWords = getElementTypeOrSelf(matmul.getA()).isBF16() && layout.depth % 2 == 0 &&
-                    DotStep::isOneInstruction(region.target().level, ProductType::BF16);
+    bool areWords = multipliesWords(region, matmul);
     type = areWords ? ProductType::BF16 : ProductType::F32;
     partOfProduct = areWords ? kDepthOfWords : kLowBitChain;
     depthPart = layout.block * std::max<int64_t>(1, partOfProduct / layout.block);
@@ -262,6 +268,11 @@ std::optional<dispatch::WeightLayout> lowBitWeights(Region &, Operation *const &
                : std::nullopt;
 }
 
+/// Few rows beside words of bf16 are floats, with other roundings.
+std::string lowBitOrder(Region &region, Operation *const &root, const dispatch::KernelChoice &) {
+  return multipliesWords(region, cast<tn::MatmulOp>(root)) ? "" : "the depth in chains of 32";
+}
+
 FailureOr<AffineExpr> lowerLowBits(KernelBuilder &kernel, Region &region, Operation *const &root,
                                    int64_t tileRows) {
   tn::MatmulOp matmul = cast<tn::MatmulOp>(root);
@@ -288,6 +299,7 @@ constexpr KernelFamily kGemmLowBits = {
     .candidates = {128, 64, 32, 16},
     .seconds = on<lowBitSeconds>,
     .weights = on<lowBitWeights>,
-    .emit = emitKernel<lowerLowBits>};
+    .emit = emitKernel<lowerLowBits>,
+    .order = on<lowBitOrder>};
 
 } // namespace tenon::codegen::cpu

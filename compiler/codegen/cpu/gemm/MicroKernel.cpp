@@ -43,6 +43,11 @@ std::string anyRowsSymbol(ProductType type, int64_t columns) {
   return columns == kPanel ? name : name + "_by" + std::to_string(columns);
 }
 
+std::string invariantSymbol(ProductType type, int64_t columns) {
+  std::string name = anyRowsSymbol(type, columns);
+  return type == ProductType::BF16 ? name + "_invariant" : name;
+}
+
 std::string productSymbol(int64_t rows, bool accumulate, ProductType type, int64_t columns) {
   return llvm::formatv("{0}_{1}{2}", anyRowsSymbol(type, columns), accumulate ? "acc_" : "", rows);
 }
@@ -331,7 +336,7 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
   ProductType type = ProductType::F32;
   for (ProductType other : kProductTypes) {
-    type = name == anyRowsSymbol(other) ? other : type;
+    type = name == anyRowsSymbol(other) || name == invariantSymbol(other) ? other : type;
   }
   int64_t columns = kPanel;
   for (int64_t narrow : kNarrowColumns) {
@@ -340,17 +345,30 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   if (buildPanelPacking(*module, level, name)) {
     return module;
   }
+  bool isOnTiles = multipliesOnTiles(level, type);
+  if (isOnTiles && name == invariantSymbol(type) && name != anyRowsSymbol(type)) {
+    buildTileProduct(*module, type, name, /*fewRows=*/"");
+    return module;
+  }
   ProductBuilder builder(*module, level, type, columns);
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
     builder.build(rows, /*accumulate=*/false);
     builder.build(rows, /*accumulate=*/true);
   }
-  if (multipliesOnTiles(level, type)) {
+  if (isOnTiles) {
     std::string fewRows = (name + "_few").str();
     builder.buildAnyRows(fewRows);
     buildTileProduct(*module, type, name, fewRows);
   } else {
     builder.buildAnyRows(name);
+  }
+  if (name == invariantSymbol(type) && name != anyRowsSymbol(type)) {
+    // The object of anyRowsSymbol has kernels of the same names.
+    for (func::FuncOp kernel : module->getOps<func::FuncOp>()) {
+      if (kernel.getName() != name) {
+        kernel->setAttr("llvm.linkage", LLVM::LinkageAttr::get(context, LLVM::Linkage::Internal));
+      }
+    }
   }
   return module;
 }

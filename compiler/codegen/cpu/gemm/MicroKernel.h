@@ -51,7 +51,11 @@ std::string productSymbol(int64_t rows, bool accumulate, ProductType type = Prod
 /// float *c, int64_t ldc, int64_t k, int64_t rows, int64_t accumulate)
 std::string anyRowsSymbol(ProductType type, int64_t columns = kPanel);
 
-/// A module with the function of that name, one of anyRowsSymbol's or of PanelPacking.h, and what
+/// The same where each row is summed in one order, however many they are: on tiles, where a level
+/// has tiles of bf16. Of other types it is anyRowsSymbol.
+std::string invariantSymbol(ProductType type, int64_t columns = kPanel);
+
+/// A module with the function of that name, one of these or of PanelPacking.h, and what
 /// it calls, in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildGemmKernels(mlir::MLIRContext *context,
                                                    engine::CpuLevel level, llvm::StringRef name);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/gemm/ProductCalls.h"
 
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
+#include "compiler/graph/Invariance.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -16,7 +17,9 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
                            ? in.builder.createOrFold<arith::ExtUIOp>(
                                  in.location, in.builder.getI64Type(), product.accumulate)
                            : in.toI64(in.constant(0));
-    callSupport(in, kernel, anyRowsSymbol(product.type, columns),
+    std::string symbol = kernel->hasAttr(tn::kInvariant) ? invariantSymbol(product.type, columns)
+                                                         : anyRowsSymbol(product.type, columns);
+    callSupport(in, kernel, symbol,
                 {product.a, in.toI64(product.lda), product.b, in.toI64(product.ldb), product.c,
                  in.toI64(product.ldc), in.toI64(product.k), in.toI64(product.rows), accumulate});
   };

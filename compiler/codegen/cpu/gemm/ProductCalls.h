@@ -18,6 +18,7 @@ struct Product {
   mlir::Value columns = {};
 };
 
+/// Of an invariant kernel by a product that is (invariantSymbol).
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
 
 /// Calls kPackTransposed (PanelPacking.h): pointers, and values of index type.

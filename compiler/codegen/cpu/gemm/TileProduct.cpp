@@ -44,11 +44,13 @@ public:
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
     rows = entry->getArgument(7);
-    Value areFew = isLess(rows, constant(kMinTileRows));
-    scf::IfOp choice = scf::IfOp::create(builder, loc, areFew, /*withElseRegion=*/true);
-    builder.setInsertionPointToStart(choice.thenBlock());
-    func::CallOp::create(builder, loc, fewRows, TypeRange(), entry->getArguments());
-    builder.setInsertionPointToStart(choice.elseBlock());
+    if (!fewRows.empty()) {
+      Value areFew = isLess(rows, constant(kMinTileRows));
+      scf::IfOp choice = scf::IfOp::create(builder, loc, areFew, /*withElseRegion=*/true);
+      builder.setInsertionPointToStart(choice.thenBlock());
+      func::CallOp::create(builder, loc, fewRows, TypeRange(), entry->getArguments());
+      builder.setInsertionPointToStart(choice.elseBlock());
+    }
     multiply({entry->getArgument(0), entry->getArgument(2), entry->getArgument(4)},
              entry->getArgument(6), entry->getArgument(8));
     builder.setInsertionPointToEnd(entry);
@@ -325,6 +327,7 @@ void releaseTiles(func::FuncOp kernel, engine::CpuLevel level) {
   for (ProductType type : {ProductType::U8S8, ProductType::BF16}) {
     if (multipliesOnTiles(level, type)) {
       onTiles.push_back(anyRowsSymbol(type));
+      onTiles.push_back(invariantSymbol(type));
     }
   }
   if (multipliesOnTiles(level, ProductType::U8S8)) {

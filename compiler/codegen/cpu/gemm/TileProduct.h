@@ -20,7 +20,7 @@ bool multipliesOnTiles(engine::CpuLevel level, ProductType type);
 engine::CpuLevel withoutTiles(engine::CpuLevel level);
 
 /// Adds the function `name`, of the type of anyRowsSymbol's; calls `fewRows`, of the same type, for
-/// fewer rows than kMinTileRows.
+/// fewer rows than kMinTileRows. Without a name for it tiles take any number of rows.
 void buildTileProduct(mlir::ModuleOp module, ProductType type, llvm::StringRef name,
                       llvm::StringRef fewRows);
 

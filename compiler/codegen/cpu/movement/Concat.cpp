@@ -89,6 +89,7 @@ constexpr KernelFamily kConcatCopy = {.name = "concat_copy",
                                       .needs = {"concat"},
                                       .needsElements = true,
                                       .match = matchConcat,
-                                      .emit = emitKernel<lowerConcat>};
+                                      .emit = emitKernel<lowerConcat>,
+                                      .order = noSums<Region>};
 
 } // namespace tenon::codegen::cpu

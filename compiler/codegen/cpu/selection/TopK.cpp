@@ -271,6 +271,7 @@ constexpr KernelFamily kTopKHeap = {
     .needs = {"top_k"},
     .needsElements = true,
     .match = matchTopK,
-    .emit = emitKernel<lowerTopK>};
+    .emit = emitKernel<lowerTopK>,
+    .order = noSums<Region>};
 
 } // namespace tenon::codegen::cpu

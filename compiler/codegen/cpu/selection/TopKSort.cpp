@@ -128,6 +128,7 @@ constexpr KernelFamily kSortRadix = {
     .needs = {"top_k"},
     .needsElements = true,
     .match = matchSort,
-    .emit = emitKernel<lowerSort>};
+    .emit = emitKernel<lowerSort>,
+    .order = noSums<Region>};
 
 } // namespace tenon::codegen::cpu

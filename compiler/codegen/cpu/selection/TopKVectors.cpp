@@ -170,6 +170,7 @@ constexpr KernelFamily kTopKVectors = {
     .needs = {"top_k"},
     .needsElements = true,
     .match = matchVectorTopK,
-    .emit = emitKernel<lowerVectorTopK>};
+    .emit = emitKernel<lowerVectorTopK>,
+    .order = noSums<Region>};
 
 } // namespace tenon::codegen::cpu

@@ -292,6 +292,7 @@ constexpr KernelFamily kTiled = {
     .configs = on<tiledConfigs>,
     .seconds = on<tiledSeconds>,
     .weights = on<tiledWeights>,
-    .emit = emitReshaped<lowerTiled>};
+    .emit = emitReshaped<lowerTiled>,
+    .order = alongRows<Region>};
 
 } // namespace tenon::codegen::cpu

@@ -3,6 +3,7 @@
 // AttentionFlashStore.cpp for its end.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 
+#include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 #include <limits>
@@ -29,6 +30,10 @@ int64_t FlashShape::group() const {
 }
 
 AffineExpr FlashShape::rowCount() const { return p.queries * group(); }
+
+AffineExpr FlashShape::rowBlockCount() const {
+  return p.sequences ? rowBlocksOf(p, tile.rows(), group()) : rowCount().ceilDiv(tile.rows());
+}
 
 FlashKernel::State FlashKernel::initialState(const ThreadBuilder &t) const {
   State state;
@@ -73,7 +78,6 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
 /// Blocks are numbered [batch][head][block of rows][part of columns][split]: neighbours share keys
 /// and values; or [block of rows][batch][head], where the heaviest come first.
 void FlashKernel::placeBlock(const ThreadBuilder &t) {
-  rows = frame.size32(rowCount());
   Value index = t.block();
   split = t.rem(index, tile.splits);
   index = t.div(index, tile.splits);
@@ -81,10 +85,10 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
     firstColumn = t.min(t.mul(t.rem(index, valueParts), valueWidth), t.i32(allValues - valueWidth));
     index = t.div(index, valueParts);
   }
-  Value rowBlocks = t.ceilDiv(rows, tile.rows());
+  Value rowBlocks = frame.size32(rowBlockCount());
   Value heads = frame.size32(tile.joinsHeads ? p.keyHeads : p.heads);
   if (tile.isHeaviestFirst) {
-    Value lists = t.mul(frame.size32(p.batches), heads);
+    Value lists = p.sequences ? heads : t.mul(frame.size32(p.batches), heads);
     rowBlock = t.div(index, lists);
     index = t.rem(index, lists);
   } else {
@@ -96,7 +100,6 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
     rowBlock = t.sub(t.sub(rowBlocks, t.i32(1)), rowBlock);
   }
   blockHead = t.rem(index, heads);
-  batch = t.div(index, heads);
   bool isShared = !tile.joinsHeads && !tn::sameDim(p.heads, p.keyHeads);
   keyHead = isShared ? t.div(blockHead, t.div(heads, frame.size32(p.keyHeads))) : blockHead;
 
@@ -106,12 +109,17 @@ void FlashKernel::placeBlock(const ThreadBuilder &t) {
   keyWarp = t.div(warp, tile.rowWarps);
   laneRow = t.div(lane, 4);
   laneColumn = t.mul(t.rem(lane, 4), 2);
-  firstRow = t.mul(rowBlock, tile.rows());
+  if (!p.sequences) {
+    batch = t.div(index, heads);
+    rows = frame.size32(rowCount());
+    queryCount = frame.size32(p.queries);
+    keyCount = frame.size32(p.keys);
+    firstRow = t.mul(rowBlock, tile.rows());
+  }
 }
 
 /// Row `g + 8 half` of each row tile. Rows past the last one read the last and are not stored.
 void FlashKernel::placeRows(const ThreadBuilder &t) {
-  Value queryCount = frame.size32(p.queries);
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     std::array<Row, 2> pair;
     for (int64_t part : {0, 1}) {
@@ -120,11 +128,15 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
       Value index = t.add(t.add(firstRow, tileRow), laneRow);
       row.valid = t.isLess(index, rows);
       index = t.min(index, t.sub(rows, t.i32(1)));
+      if (p.sequences) {
+        index = t.max(index, t.i32(0));
+      }
       row.head = blockHead;
       row.query = index;
       if (tile.joinsHeads) {
-        row.head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
-        row.query = t.rem(index, queryCount);
+        Value queries = p.sequences ? t.max(queryCount, t.i32(1)) : queryCount;
+        row.head = t.add(t.mul(blockHead, group()), t.div(index, queries));
+        row.query = t.rem(index, queries);
       }
       if (p.mask) {
         row.maskPointer = rowPointer(t, 3, *p.mask, row.head, row.query);
@@ -136,11 +148,10 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
 
 /// The keys that each of the thread's rows sees.
 void FlashKernel::limitRows(const ThreadBuilder &t) {
-  Value keys = frame.size32(p.keys);
   for (std::array<Row, 2> &pair : placed) {
     for (Row &row : pair) {
-      Value seen = p.causal ? t.add(t.add(row.query, start), 1) : keys;
-      row.keyLimit = p.causal ? t.min(keys, seen) : keys;
+      Value seen = p.causal ? t.add(t.add(row.query, start), 1) : keyCount;
+      row.keyLimit = p.causal ? t.min(keyCount, seen) : keyCount;
       row.firstKey = p.window > 0 ? t.sub(seen, t.i32(p.window)) : Value();
     }
   }
@@ -149,23 +160,26 @@ void FlashKernel::limitRows(const ThreadBuilder &t) {
 /// The tiles of keys that this block goes over, every `splits`-th from `firstTile`: those below
 /// `fullEnd` without any check of keys, those from there to `tilesEnd` with.
 void FlashKernel::findTiles(const ThreadBuilder &t) {
-  Value keys = frame.size32(p.keys), zero = t.i32(0);
+  Value keys = keyCount, zero = t.i32(0);
   Value keysEnd = keys, fullKeys = keys;
-  firstTile = split;
+  firstTile = tile.isParts ? zero : split;
   if (p.causal) {
-    Value queries = frame.size32(p.queries);
     Value first = tile.joinsHeads ? start : t.add(start, firstRow);
-    Value end = tile.joinsHeads ? queries : t.min(queries, t.add(firstRow, tile.rows()));
+    Value end = tile.joinsHeads ? queryCount : t.min(queryCount, t.add(firstRow, tile.rows()));
     Value firstSeen = t.add(first, 1);
     fullKeys = t.max(zero, t.min(keys, firstSeen));
     keysEnd = t.max(zero, t.min(keys, t.add(start, end)));
     if (p.window > 0) {
       Value hidden = t.min(keys, t.max(zero, t.sub(firstSeen, t.i32(p.window))));
-      firstTile = t.add(t.div(hidden, tile.keys), split);
+      firstTile = t.div(hidden, stepKeys());
+      firstTile = tile.isParts ? firstTile : t.add(firstTile, split);
     }
   }
-  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
-  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+  tilesEnd = t.ceilDiv(keysEnd, stepKeys());
+  if (p.sequences) {
+    tilesEnd = t.select(t.isLess(firstRow, rows), tilesEnd, zero);
+  }
+  fullEnd = t.min(t.div(fullKeys, stepKeys()), tilesEnd);
 }
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
@@ -206,22 +220,25 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
 /// Starts copies of a tile's rows of K or V; rows past the last key and columns past the head's are
 /// filled with zeros. 16 bytes a thread, neighbours in a row.
 void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                           Value firstKey, Value to, int64_t columns, int64_t pitch) const {
+                           Value firstKey, Value to, int64_t columns, int64_t pitch,
+                           const Values &pages) const {
   int64_t chunks = (columns + 15) / 16 * 2;
   int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsPerStep = tile.threads() / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value column = t.mul(chunk, 8);
-  Value keys = frame.size32(p.keys), stride = frame.size64(tensor.strides[2]);
-  bool endsInTile = !p.keys.isMultipleOf(tile.keys);
-  auto copy = [&](const ThreadBuilder &inner, Value at) {
+  Value stride = frame.size64(tensor.strides[2]);
+  auto copy = [&](const ThreadBuilder &inner, Value at, int64_t first) {
     Value key = inner.add(firstKey, at);
-    Value isRead = endsInTile ? inner.isLess(key, keys) : Value();
+    Value isRead = endsInTile() ? inner.isLess(key, keyCount) : Value();
     if (columns % 16 != 0) {
       Value inside = inner.isLess(column, inner.i32(columns));
       isRead = isRead ? inner.bitAnd(isRead, inside) : inside;
     }
     Value bytes = isRead ? inner.select(isRead, inner.i32(16), inner.i32(0)) : Value();
-    Value from = inner.add(inner.mul(inner.toI64(key), stride), inner.toI64(column));
+    Value place = pages.empty()
+                      ? inner.mul(inner.toI64(key), stride)
+                      : placeInPage(inner, tensor, pages, firstKey, row, first, rowsPerStep);
+    Value from = inner.add(place, inner.toI64(column));
     Value target = inner.add(inner.mul(at, pitch), column);
     copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
   };
@@ -233,9 +250,9 @@ void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedT
       needed = needed ? t.bitAnd(needed, inside) : inside;
     }
     if (needed) {
-      t.when(needed, [&](const ThreadBuilder &inner) { copy(inner, at); });
+      t.when(needed, [&](const ThreadBuilder &inner) { copy(inner, at, first); });
     } else {
-      copy(t, at);
+      copy(t, at, first);
     }
   }
 }
@@ -252,23 +269,36 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
   }
   Value keysTo = stageOf(t, index);
   Value firstKey = t.mul(index, tile.keys);
-  copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch);
+  Values pages = pagesOfTile(t, firstKey);
+  copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch, pages);
   copyRows(t, valuePointer, p.v, firstKey, t.offset(keysTo, half, tile.keys * keyPitch), valueWidth,
-           valuePitch);
+           valuePitch, pages);
+}
+
+/// What comes in front of it reads nothing that kernels before this one write.
+void FlashKernel::waitAndLaunch() {
+  frame.waitHere();
+  frame.launchDependentsHere();
 }
 
 void FlashKernel::emit() {
   ThreadBuilder t = frame.code();
   shared = frame.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
   placeBlock(t);
-  keyPointer = rowPointer(t, 1, p.k, keyHead, {});
-  valuePointer = columnsPointer(t, 2, p.v, keyHead, {});
-  frame.waitHere();
-  frame.launchDependentsHere();
+  Values keyPlace = {p.sequences ? t.i32(0) : batch, keyHead};
+  keyPointer = pointerTo(t, frame, 1, p.k, keyPlace);
+  valuePointer = pointerTo(t, frame, 2, p.v, keyPlace);
+  valuePointer = firstColumn ? t.offset(valuePointer, element, firstColumn) : valuePointer;
+  bool areRowsGiven = p.sequences && p.sequences->areGiven;
+  if (!areRowsGiven) {
+    waitAndLaunch();
+  }
   if (tile.isClustered) {
     t.arriveAtCluster();
   }
-  if (p.causal) {
+  if (p.sequences) {
+    placeSequence(t);
+  } else if (p.causal) {
     start = startOf(t, frame, p);
   }
   placeRows(t);
@@ -279,6 +309,16 @@ void FlashKernel::emit() {
   } else {
     findTiles(t);
     limitRows(t);
+  }
+  if (tile.isParts) {
+    doParts(t);
+    return;
+  }
+  if (areRowsGiven) {
+    waitAndLaunch();
+  }
+  if (p.sequences) {
+    clearRows(t);
   }
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
@@ -323,7 +363,7 @@ void FlashKernel::emit() {
   } else {
     state = pass(firstTile, fullEnd, state, /*isEdge=*/false);
   }
-  if (p.causal || !p.keys.isMultipleOf(tile.keys)) {
+  if (p.causal || endsInTile()) {
     Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
     Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));
     state = pass(from, tilesEnd, state, /*isEdge=*/true);

@@ -25,10 +25,15 @@ public:
 
   /// Rows of a block's head: queries, of all heads that share keys if they are joined.
   mlir::AffineExpr rowCount() const;
+  /// Blocks of rows of a head, of a batch or of all sequences.
+  mlir::AffineExpr rowBlockCount() const;
   /// Blocks that do the same scores, each for a part of the columns of V: the registers of a thread
   /// hold no more accumulators. The last part may begin before the one before it ends.
   int64_t columnParts() const { return valueParts; }
   int64_t sharedBytes() const {
+    if (tile.isParts) {
+      return partsOffset() + slots() * kMmaRows * (slotPitch() + 2) * 4;
+    }
     if (tile.keyWarps == 1) {
       return partsOffset() + groupBytes();
     }
@@ -44,6 +49,14 @@ protected:
   /// Elements between rows in shared memory; warpgroups have tiles without any.
   int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  /// Keys of a step, and of a part.
+  int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
+  // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together,
+  // and floats between rows of these.
+  static constexpr int64_t kMmaRows = 16;
+  int64_t slots() const { return tile.keyWarps * tile.splits; }
+  int64_t ownPairs() const { return llvm::divideCeil(valueWidth / 2, tile.splits); }
+  int64_t slotPitch() const { return ownPairs() * 2 + (ownPairs() % 16 == 0 ? 8 : 0); }
   int64_t sumPitch() const { return valueSteps * 16 + 8; }
   int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
   int64_t partsOffset() const {
@@ -68,6 +81,7 @@ protected:
 class FlashKernel : private FlashShape {
 public:
   using FlashShape::columnParts;
+  using FlashShape::rowBlockCount;
   using FlashShape::rowCount;
   using FlashShape::sharedBytes;
   using Value = mlir::Value;
@@ -110,10 +124,17 @@ private:
   State unflatten(mlir::ValueRange values) const;
 
   void placeBlock(const ThreadBuilder &t);
+  void placeSequence(const ThreadBuilder &t);
+  void clearRows(const ThreadBuilder &t) const;
+  void waitAndLaunch();
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
   void limitRows(const ThreadBuilder &t);
   bool findsTilesLate() const { return p.start && p.window == 0; }
+  bool endsInTile() const { return p.sequences || !p.keys.isMultipleOf(tile.keys); }
+  Values pagesOfTile(const ThreadBuilder &t, Value firstKey) const;
+  Value placeInPage(const ThreadBuilder &t, const StridedTensor &tensor, const Values &pages,
+                    Value firstKey, Value row, int64_t first, int64_t rowsPerStep) const;
   int64_t maskLanes() const;
   List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
   MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
@@ -126,7 +147,7 @@ private:
                        Value head, Value row);
   void loadQueries(const ThreadBuilder &t);
   void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
-                Value to, int64_t columns, int64_t pitch) const;
+                Value to, int64_t columns, int64_t pitch, const Values &pages) const;
   void copyTile(const ThreadBuilder &t, Value index) const;
   Value stageOf(const ThreadBuilder &t, Value index) const;
   Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
@@ -143,7 +164,8 @@ private:
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                     Value firstRow, Value end, Value to, int64_t columns) const;
+                     Value firstRow, Value end, Value to, int64_t columns,
+                     const Values &pages = {}) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
   void copyGroupQueries(const ThreadBuilder &t);
   Value keptMask(const ThreadBuilder &t) const;
@@ -152,6 +174,15 @@ private:
   List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
   void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
                       List<Values> &accumulators) const;
+
+  // Parts of keys, each with sums of its own (AttentionFlashParts.cpp).
+  void addPart(const ThreadBuilder &t, const State &part, State &state) const;
+  void sumTotals(const ThreadBuilder &t, State &part) const;
+  void doParts(const ThreadBuilder &t);
+  void copyPart(const ThreadBuilder &t, Value part, const Values &pages, bool isKeys) const;
+  void sendPart(const ThreadBuilder &t, const State &part) const;
+  Values addSlots(const ThreadBuilder &t, Value place, Value count, mlir::ValueRange before) const;
+  void meet(const ThreadBuilder &t) const;
 
   void storeRows(const ThreadBuilder &t, State &state);
   void shareParts(const ThreadBuilder &t, State &state);
@@ -168,6 +199,8 @@ private:
   Type element, half;
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
+  Value queryCount, keyCount;                        ///< of the sequence, or all
+  Value sequence, blockNumber;                       ///< of pages: its number, and the block's
   Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value start;                                       ///< position of the first query, where causal

@@ -1,6 +1,7 @@
 // One tile of keys: scores, the running maximum and sum, and the product with V. Relies on the tile
 // being under way to shared memory when the step begins.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 #include <limits>
@@ -56,6 +57,8 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
         Value &score = scores[r][column / 2][part * 2 + column % 2];
         if (p.mask) {
           score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
+        } else if (p.softcap > 0) {
+          score = cappedScore(t, score, p);
         } else if (!foldsScale(p)) {
           score = t.mulF(score, scale);
         }
@@ -94,8 +97,9 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
       auto probability = [&](Value score) {
         return t.exp2(shift ? t.fma(score, factor, shift) : t.mulF(t.subF(score, maximum), factor));
       };
-      Value older = probability(before);
-      Value total = t.mulF(state.totals[r][part], older);
+      // A part begins with sums of zero.
+      Value older = p.sequences ? Value() : probability(before);
+      Value total = older ? t.mulF(state.totals[r][part], older) : state.totals[r][part];
       for (Values &columns : scores[r]) {
         for (int64_t i : {part * 2, part * 2 + 1}) {
           columns[i] = probability(columns[i]);
@@ -104,6 +108,9 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
       }
       state.totals[r][part] = total;
       for (Values &accumulators : state.accumulators[r]) {
+        if (!older) {
+          break;
+        }
         accumulators[part * 2] = t.mulF(accumulators[part * 2], older);
         accumulators[part * 2 + 1] = t.mulF(accumulators[part * 2 + 1], older);
       }
@@ -168,9 +175,15 @@ Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &befor
     mask = groupMask(t, firstKey);
   }
   finishScores(t, firstKey, isEdge, mask, tileScores);
-  weigh(t, tileScores, state);
-  addValues(t, stage, tileScores, state);
-  return flatten(state);
+  State part = p.sequences ? initialState(t) : state;
+  weigh(t, tileScores, part);
+  addValues(t, stage, tileScores, part);
+  if (p.sequences) {
+    sumTotals(t, part);
+    addPart(t, part, state);
+    return flatten(state);
+  }
+  return flatten(part);
 }
 
 } // namespace tenon::codegen::cuda

@@ -23,7 +23,8 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
     for (int64_t part : {0, 1}) {
       const Row &row = placed[r][part];
-      Value inverse = inverseTotal(t, frame, p, sumOfLanes(t, state.totals[r][part], 4));
+      Value total = state.totals[r][part];
+      Value inverse = inverseTotal(t, frame, p, p.sequences ? total : sumOfLanes(t, total, 4));
       Value pointer =
           t.offset(columnsPointer(t, p.reads(), p.y, row.head, row.query), element, laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {
@@ -221,9 +222,9 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
                               const RowParts &parts, Value low, Value high) {
   Value index = t.add(firstRow, row), head = blockHead, query = index;
   if (tile.joinsHeads) {
-    Value queryCount = frame.size32(p.queries);
-    head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
-    query = t.rem(index, queryCount);
+    Value queries = p.sequences ? t.max(queryCount, t.i32(1)) : queryCount;
+    head = t.add(t.mul(blockHead, group()), t.div(index, queries));
+    query = t.rem(index, queries);
   }
   unsigned output = p.reads();
   if (tile.splits == 1 || tile.isClustered) {

@@ -31,12 +31,21 @@ int64_t FlashShape::groupBytes() const {
 /// Starts copies of 64 rows in tiles of 64 columns; rows from `end` on (null: none) are zeros. A
 /// pass has a multiple of 8 rows, so the thread's place in its row is the same in all.
 void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                                Value firstRow, Value end, Value to, int64_t columns) const {
+                                Value firstRow, Value end, Value to, int64_t columns,
+                                const Values &pages) const {
   int64_t lanes = columns / 8, rowsPerStep = tile.threads() / lanes;
   Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
   Value stride = frame.size64(tensor.strides[2]);
   Value from = t.add(t.mul(t.toI64(row), stride), t.toI64(t.mul(chunk, 8)));
   from = t.offset(t.offset(pointer, element, from), element, t.mul(t.toI64(firstRow), stride));
+  auto sourceOf = [&](int64_t first) {
+    if (pages.empty()) {
+      return t.offset(from, element, t.mul(stride, first));
+    }
+    Value column = t.offset(pointer, element, t.mul(chunk, 8));
+    return t.offset(column, element,
+                    placeInPage(t, tensor, pages, firstRow, row, first, rowsPerStep));
+  };
   Value target = t.add(tileOffset(t, row, t.rem(chunk, 8)), t.mul(t.div(chunk, 8), kTileElements));
   target = t.offset(to, half, target);
   for (int64_t first = 0; first < kGroupRows; first += rowsPerStep) {
@@ -45,17 +54,17 @@ void FlashKernel::copyGroupRows(const ThreadBuilder &t, Value pointer, const Str
       Value isRead = t.isLess(t.add(t.add(firstRow, row), first), end);
       bytes = t.select(isRead, t.i32(16), t.i32(0));
     }
-    copyAsync(t, t.offset(target, half, first * kTileColumns),
-              t.offset(from, element, t.mul(stride, first)), bytes);
+    copyAsync(t, t.offset(target, half, first * kTileColumns), sourceOf(first), bytes);
   }
 }
 
 void FlashKernel::copyGroupTile(const ThreadBuilder &t, Value index) const {
   Value to = stageOf(t, index), firstKey = t.mul(index, tile.keys);
-  Value end = p.keys.isMultipleOf(tile.keys) ? Value() : frame.size32(p.keys);
-  copyGroupRows(t, keyPointer, p.k, firstKey, end, to, width);
+  Value end = endsInTile() ? keyCount : Value();
+  Values pages = pagesOfTile(t, firstKey);
+  copyGroupRows(t, keyPointer, p.k, firstKey, end, to, width, pages);
   copyGroupRows(t, valuePointer, p.v, firstKey, end, t.offset(to, half, tile.keys * width),
-                valueWidth);
+                valueWidth, pages);
 }
 
 /// To shared memory: as left operands in registers they would live through the loop, and ptxas 13.0

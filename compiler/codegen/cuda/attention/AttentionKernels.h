@@ -30,6 +30,10 @@ struct AttentionTile {
   /// Where causal: the later queries of all heads come before the earlier ones, which have fewer
   /// keys to go over, so that no processor has much left when the others end.
   bool isHeaviestFirst = false;
+  /// Each of the keyWarps takes whole parts of keys, of `keys` / keyWarps, the blocks of a cluster
+  /// in turn; what each makes of one is brought together in their order (AttentionFlashParts.cpp).
+  /// Then rowTiles, rowWarps and stages are 1, and splits are clustered.
+  bool isParts = false;
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }
   int64_t threads() const { return rowWarps * keyWarps * 32; }
@@ -48,6 +52,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
   visit("ends_at_mask", tile.endsAtMask);
   visit("wgmma", tile.isWarpgroup);
   visit("heaviest_first", tile.isHeaviestFirst);
+  visit("parts", tile.isParts);
 }
 
 /// The base-2 logarithms of probabilities are scores of the loop, relative to their maximum, times
@@ -67,6 +72,11 @@ bool fitsTensorCores(const AttentionProblem &problem);
 /// All tiles that it can be compiled with for these sizes.
 std::vector<AttentionTile> tilesOf(const AttentionProblem &problem, const target::Target &gpu);
 AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
+/// Over pages: of steps of few tokens, whose keys `splits` blocks share, and of many.
+AttentionTile fewTokensTile(const AttentionProblem &problem, int64_t splits,
+                            const target::Target &gpu);
+AttentionTile manyTokensTile(const AttentionProblem &problem, int64_t tokens,
+                             const target::Target &gpu);
 void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &problem,
                              const AttentionTile &tile);
 

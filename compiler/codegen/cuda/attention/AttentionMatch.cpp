@@ -89,6 +89,9 @@ SmallVector<uint32_t> AttentionProblem::buffers(ArrayRef<uint32_t> written) cons
   if (start) {
     result.push_back(start->buffer);
   }
+  if (sequences) {
+    result.append({sequences->pages, sequences->starts, sequences->lengths});
+  }
   result.append(written.begin(), written.end());
   return result;
 }

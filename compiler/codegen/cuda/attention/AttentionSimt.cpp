@@ -1,7 +1,10 @@
 // The flash form with FP32 arithmetic: a block holds a tile of queries, keys and values in shared
 // memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
-// neighbours read neighbouring banks. Relies on nothing of the layout but strides.
+// neighbours read neighbouring banks. Relies on nothing of the layout but strides and pages.
+//
+// One file: all of it are steps of one kernel, over the same tiles.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/KernelFrame.h"
 
@@ -44,6 +47,8 @@ private:
   void place(const ThreadBuilder &t);
   Value elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                        Value row, Value column) const;
+  Value pagedPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value key,
+                     Value column) const;
   void fill(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstRow,
             Value rowCount, int64_t rows, int64_t used, int64_t filled, int64_t rowPitch,
             Value to) const;
@@ -61,6 +66,7 @@ private:
   int64_t pitch, valuePitch, weightPitch; ///< floats between rows in shared memory
 
   Value batch, head, firstRow, lane, tileRow;
+  Value sequence; ///< its number, of pages
   Value queryCount, keyCount, firstTile, tiles;
   Value keyPointer, valuePointer, maskPointer, resultPointer;
   Value queryTile, keyTile, valueTile, weightTile;
@@ -99,16 +105,30 @@ SimtKernel::State SimtKernel::initialState(const ThreadBuilder &t) const {
 }
 
 void SimtKernel::place(const ThreadBuilder &t) {
-  queryCount = frame.size32(p.queries);
-  keyCount = frame.size32(p.keys);
-  Value rowBlocks = t.ceilDiv(queryCount, tile.rows), heads = frame.size32(p.heads);
-  Value list = t.div(t.block(), rowBlocks);
-  head = t.rem(list, heads);
-  batch = t.div(list, heads);
-  firstRow = t.mul(t.rem(t.block(), rowBlocks), tile.rows);
+  Value heads = frame.size32(p.heads), start;
+  if (p.sequences) {
+    head = t.rem(t.block(), heads);
+    Value block = t.div(t.block(), heads), blocks = frame.size32(rowBlocksOf(p, tile.rows, 1));
+    SequencePlace own = placeInSequence(t, frame, p, block, tile.rows, 1);
+    clearRest(t, frame, p, block, blocks, head, 1, tile.rows / kRowsOfThread * kLanes);
+    sequence = own.sequence;
+    batch = own.firstToken;
+    queryCount = own.tokens;
+    keyCount = own.length;
+    start = t.sub(keyCount, queryCount);
+    firstRow = t.mul(own.rowBlock, tile.rows);
+  } else {
+    queryCount = frame.size32(p.queries);
+    keyCount = frame.size32(p.keys);
+    Value rowBlocks = t.ceilDiv(queryCount, tile.rows), list = t.div(t.block(), rowBlocks);
+    head = t.rem(list, heads);
+    batch = t.div(list, heads);
+    firstRow = t.mul(t.rem(t.block(), rowBlocks), tile.rows);
+    start = p.causal ? startOf(t, frame, p) : Value();
+  }
   lane = t.rem(t.thread(), kLanes);
   tileRow = t.mul(t.div(t.thread(), kLanes), kRowsOfThread);
-  Value start = p.causal ? startOf(t, frame, p) : Value(), seen = keyCount;
+  Value seen = keyCount;
   for (int64_t i = 0; i < kRowsOfThread; ++i) {
     rows.push_back(t.add(t.add(firstRow, tileRow), i));
     Value end = p.causal ? t.add(t.add(rows[i], start), 1) : keyCount;
@@ -124,10 +144,14 @@ void SimtKernel::place(const ThreadBuilder &t) {
     firstTile = t.div(t.max(t.i32(0), hidden), tile.keys);
   }
   tiles = t.ceilDiv(seen, tile.keys);
+  if (p.sequences) {
+    tiles = t.select(t.isLess(firstRow, queryCount), tiles, t.i32(0));
+  }
   Value keyHead =
       tn::sameDim(p.heads, p.keyHeads) ? head : t.div(head, t.div(heads, frame.size32(p.keyHeads)));
-  keyPointer = pointerTo(t, frame, 1, p.k, {batch, keyHead});
-  valuePointer = pointerTo(t, frame, 2, p.v, {batch, keyHead});
+  Values keyPlace = {p.sequences ? t.i32(0) : batch, keyHead};
+  keyPointer = pointerTo(t, frame, 1, p.k, keyPlace);
+  valuePointer = pointerTo(t, frame, 2, p.v, keyPlace);
   maskPointer = p.mask ? pointerTo(t, frame, 3, *p.mask, {batch, head}) : Value();
   resultPointer = pointerTo(t, frame, p.reads(), p.y, {batch, head});
   queryTile = frame.dynamicShared();
@@ -143,12 +167,21 @@ Value SimtKernel::elementPointer(const ThreadBuilder &t, Value pointer, const St
   return t.offset(pointer, tensor.element, at);
 }
 
+/// The same of a key or value of the sequence.
+Value SimtKernel::pagedPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                               Value key, Value column) const {
+  Value page = pageOf(t, frame, p, sequence, key, keyCount);
+  Value first = t.offset(pointer, tensor.element, t.mul(page, frame.size64(tensor.strides[0])));
+  return elementPointer(t, first, tensor, t.rem(key, p.sequences->page), column);
+}
+
 /// Rows [firstRow, firstRow + rows) of a head into a tile as f32. Rows past the last, and columns
 /// from `used` to `filled`, are zeros.
 void SimtKernel::fill(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                       Value first, Value rowCount, int64_t rows, int64_t used, int64_t filled,
                       int64_t rowPitch, Value to) const {
   int64_t count = rows * filled;
+  bool isPaged = p.sequences && tensor.buffer != p.q.buffer;
   auto bring = [&](const ThreadBuilder &b, Value index) {
     Value row = b.div(index, filled), column = b.rem(index, filled);
     Value source = b.add(first, row);
@@ -159,7 +192,8 @@ void SimtKernel::fill(const ThreadBuilder &t, Value pointer, const StridedTensor
     Values element = b.choose(
         inside,
         [&](const ThreadBuilder &c) -> Values {
-          Value from = elementPointer(c, pointer, tensor, source, column);
+          Value from = isPaged ? pagedPointer(c, pointer, tensor, source, column)
+                               : elementPointer(c, pointer, tensor, source, column);
           unsigned bytes = tensor.element.getIntOrFloatBitWidth() / 8;
           return {c.toF32(c.load(tensor.element, from, bytes))};
         },
@@ -227,7 +261,7 @@ Value SimtKernel::finishScore(const ThreadBuilder &t, Value dot, int64_t row, Va
     unsigned bytes = p.mask->element.getIntOrFloatBitWidth() / 8;
     score = t.fma(dot, scale, t.toF32(t.load(p.mask->element, at, bytes)));
   } else {
-    score = t.mulF(dot, scale);
+    score = p.softcap > 0 ? cappedScore(t, dot, p) : t.mulF(dot, scale);
   }
   Value lowest = t.f32(-std::numeric_limits<float>::infinity());
   score = t.select(t.isLess(key, limits[row]), score, lowest);
@@ -380,7 +414,8 @@ void emitSimtAttention(RegionBuilder &region, const AttentionProblem &p, const S
   frame.setMinBlocksPerSm(tuning::kSimtBlocks);
   SimtKernel kernel(frame, p, tile);
   kernel.emit();
-  AffineExpr blocks = p.batches * p.heads * p.queries.ceilDiv(tile.rows);
+  AffineExpr rowBlocks = p.sequences ? rowBlocksOf(p, tile.rows, 1) : p.queries.ceilDiv(tile.rows);
+  AffineExpr blocks = p.batches * p.heads * rowBlocks;
   frame.finish(blocks, kernel.sharedBytes());
 }
 

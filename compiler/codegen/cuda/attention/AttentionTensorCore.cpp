@@ -21,7 +21,9 @@ bool hasAlignedRows(const StridedTensor &tensor) {
 
 } // namespace
 
-bool foldsScale(const AttentionProblem &problem) { return !problem.mask && problem.scale > 0; }
+bool foldsScale(const AttentionProblem &problem) {
+  return !problem.mask && problem.scale > 0 && problem.softcap == 0;
+}
 
 double weightExponent(const AttentionProblem &problem) {
   return foldsScale(problem) ? problem.scale * kLog2E : kLog2E;
@@ -195,6 +197,37 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   return tile;
 }
 
+AttentionTile fewTokensTile(const AttentionProblem &p, int64_t splits, const target::Target &gpu) {
+  bool isWide = widestOf(p) > tuning::kPartColumns;
+  int64_t group = *tn::constantDim(p.heads) / *tn::constantDim(p.keyHeads);
+  AttentionTile tile;
+  tile.isParts = true;
+  tile.rowWarps = 1;
+  tile.stages = 1;
+  tile.splits = gpu.hasClusters() ? splits : 1;
+  tile.isClustered = tile.splits > 1;
+  tile.joinsHeads = group > 1 && group <= tuning::kDecodeQueries;
+  int64_t keys = isWide ? tuning::kWideHeadKeys : tuning::kPagedPartKeys;
+  for (tile.keyWarps = tuning::kPagedWarps;; tile.keyWarps /= 2) {
+    tile.keys = tile.keyWarps * keys;
+    if (tile.keyWarps == 1 || FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
+      return tile;
+    }
+  }
+}
+
+AttentionTile manyTokensTile(const AttentionProblem &p, int64_t tokens, const target::Target &gpu) {
+  AttentionTile tile;
+  tile.keys = widestOf(p) > tuning::kPartColumns ? tuning::kWideHeadKeys : tuning::kPagedPartKeys;
+  tile.isHeaviestFirst = fitCache(p, gpu);
+  tile.isWarpgroup = fitsWarpgroups(p, gpu) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes;
+  AttentionTile shared = sharedTile(tile);
+  bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
+  int64_t blocks = *tn::constantDim(p.heads) * (tokens / shared.rows());
+  bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
+  return tile.isWarpgroup && fitsShared && blocks >= gpu.cores * (isNarrow ? 2 : 1) ? shared : tile;
+}
+
 std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Target &gpu) {
   AttentionTile own = chooseTile(p, gpu);
   std::optional<int64_t> queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
@@ -300,8 +333,8 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
   FlashKernel kernel(frame, p, tile);
   kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
-  AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) *
-                      kernel.columnParts() * tile.splits;
+  AffineExpr blocks =
+      p.batches * heads * kernel.rowBlockCount() * kernel.columnParts() * tile.splits;
   frame.finish(blocks, kernel.sharedBytes());
   if (isPartial) {
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;

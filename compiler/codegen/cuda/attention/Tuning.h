@@ -72,6 +72,18 @@ inline constexpr int64_t kMergingLanes = 8;
 /// Rows of a block of the kernel that brings parts together, a warp each.
 inline constexpr int64_t kCombineRows = 4;
 
+// attention_paged.
+
+/// Tokens of a step up to which sequences are taken to have one each or a few, so that warps share
+/// their keys: those of a batch of decoding.
+inline constexpr int64_t kPagedFewTokens = 64;
+/// Tokens times heads of keys up to which blocks share them too, and how many do.
+inline constexpr int64_t kPagedSplitHeads = 32, kPagedSplits = 8;
+/// Keys of a part, whose sums are the same however parts are shared, and warps that share them.
+inline constexpr int64_t kPagedPartKeys = 64, kPagedWarps = 8;
+/// Tokens of a step from which on two warpgroups share tiles of keys.
+inline constexpr int64_t kPagedManyTokens = 1024;
+
 // attention_simt. Chosen, not measured.
 
 /// Queries and keys of a tile: for heads of up to 64, and for wider ones.

@@ -6,10 +6,12 @@
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
 #include "llvm/Support/ErrorHandling.h"
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 using namespace mlir;
 
@@ -19,7 +21,7 @@ namespace {
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
-  if (mostRows <= kMaxStreamedRows) {
+  if (mostRows <= kMaxStreamedRows && !tn::isInvariant(region.source)) {
     return layoutInDepthPanels(region, kGemvPanel);
   }
   return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfGemmOf(op)->depth);
@@ -155,6 +157,80 @@ bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool call
   return general.has_value();
 }
 
+/// Rows up to which kernels of an invariant model differ.
+constexpr int64_t kInvariantRows[] = {16, 64, 256, std::numeric_limits<int64_t>::max()};
+
+/// The fastest kernel of each order of sums.
+std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const target::Target &gpu) {
+  RegionBuilder region(function, "", gpu);
+  std::map<std::string, Fastest> found;
+  for (const KernelFamily *family : kernelFamilies().families()) {
+    if (family->isCall || family == &kGemmBuckets || family == &kGemmBucketsGenerated) {
+      continue;
+    }
+    FamilyMatch match = FamilyTable<RegionBuilder>::match(*family, region);
+    for (const dispatch::KernelChoice &choice :
+         match ? FamilyTable<RegionBuilder>::configsOf(*family, region, match)
+               : std::vector<dispatch::KernelChoice>()) {
+      llvm::Expected<double> microseconds =
+          FamilyTable<RegionBuilder>::microsecondsOf(*family, region, match, choice);
+      if (!microseconds) {
+        llvm::consumeError(microseconds.takeError());
+        continue;
+      }
+      Fastest &best = found[FamilyTable<RegionBuilder>::orderOf(*family, region, match, choice)];
+      if (*microseconds < best.microseconds) {
+        best = {choice, *microseconds};
+      }
+    }
+  }
+  return found;
+}
+
+/// Of an invariant model: kernels that all add up in one order, the one in which ranges take the
+/// least together. False if no order has kernels for all of them.
+bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
+  SmallVector<RowRange> ranges;
+  SmallVector<std::map<std::string, Fastest>> kernels;
+  int64_t next = std::max<int64_t>(all.all.least, 1);
+  for (int64_t limit : kInvariantRows) {
+    RowRange rows{next, std::min(limit, all.all.most)};
+    SubRegion part =
+        rows.least <= rows.most ? narrowed(region.source, rows, all.layout) : SubRegion();
+    if (!part) {
+      continue;
+    }
+    ranges.push_back(rows);
+    kernels.push_back(fastestByOrder(part.function(), region.gpu));
+    next = rows.most + 1;
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto &[order, first] :
+       kernels.empty() ? std::map<std::string, Fastest>() : kernels.front()) {
+    double microseconds = 0;
+    for (std::map<std::string, Fastest> &ofRange : kernels) {
+      microseconds += ofRange[order].microseconds;
+    }
+    if (microseconds < least) {
+      least = microseconds;
+      all.order = order;
+    }
+  }
+  if (all.order.empty()) {
+    return false;
+  }
+  for (auto [rows, ofRange] : llvm::zip_equal(ranges, kernels)) {
+    const dispatch::KernelChoice &kernel = ofRange[all.order].kernel;
+    if (!all.buckets.empty() && all.buckets.back().kernels.front() == kernel) {
+      all.buckets.back().rows.most = rows.most;
+    } else {
+      all.buckets.push_back({rows, {kernel}});
+    }
+  }
+  all.limits.few = all.buckets.front().rows.most;
+  return true;
+}
+
 /// A product of 16-bit floats whose row count varies.
 MatchResult<RowBuckets> emptyBuckets(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
@@ -181,6 +257,14 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
     return found;
   }
   RowBuckets &all = *found;
+  if (tn::isInvariant(region.source)) {
+    if (!addInvariantRows(region, all)) {
+      return MatchFailure{"no order of sums has kernels for all row counts"};
+    }
+    return all.buckets.size() > 1
+               ? std::move(found)
+               : MatchResult<RowBuckets>(MatchFailure{"one kernel takes all row counts"});
+  }
   int64_t next = std::max<int64_t>(all.all.least, 1);
   for (const KernelFamily *family : kernelFamilies().families()) {
     for (int64_t limit : family->fewRows) {
@@ -332,6 +416,10 @@ std::optional<dispatch::WeightLayout> bucketsWeights(RegionBuilder &, const RowB
   return all.layout;
 }
 
+std::string bucketsOrder(RegionBuilder &, const RowBuckets &all, const dispatch::KernelChoice &) {
+  return all.order;
+}
+
 LogicalResult emitBuckets(RegionBuilder &region, const RowBuckets &all,
                           const dispatch::KernelChoice &) {
   return success(llvm::all_of(all.buckets, [&](const RowBucket &bucket) {
@@ -365,6 +453,7 @@ constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated"
                                                 .seconds = on<bucketsSeconds>,
                                                 .epilogueSeconds = epilogueSeconds,
                                                 .weights = on<bucketsWeights>,
-                                                .emit = on<emitBuckets>};
+                                                .emit = on<emitBuckets>,
+                                                .order = on<bucketsOrder>};
 
 } // namespace tenon::codegen::cuda

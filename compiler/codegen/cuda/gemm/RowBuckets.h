@@ -32,6 +32,7 @@ struct RowBuckets {
   std::optional<dispatch::WeightLayout> layout;
   llvm::SmallVector<RowBucket> buckets; ///< by rows
   BucketLimits limits;
+  std::string order; ///< of an invariant model: KernelFamily::order, of all kernels
 };
 
 /// The kernels for a region, of libraries' calls only those that `calls` allows.

@@ -264,6 +264,20 @@ LogicalResult emitTensorCore(RegionBuilder &region, const GemmProblem &problem,
   return success(emitProduct(region, problem, configOf<GemmTile>(choice)));
 }
 
+/// By mma.sync in steps of 16, in as many slices as blocks share the depth, which are added up in
+/// their order. Rows and columns of a tile do not matter.
+std::string tensorCoreOrder(RegionBuilder &, const GemmProblem &,
+                            const dispatch::KernelChoice &choice) {
+  GemmTile tile = configOf<GemmTile>(choice);
+  return (llvm::Twine("mma.sync over stages of ") + llvm::Twine(tile.depth) + ", " +
+          llvm::Twine(tile.splits) + (tile.splits == 1 ? " slice" : " slices"))
+      .str();
+}
+
+std::string simtOrder(RegionBuilder &, const GemmProblem &, const dispatch::KernelChoice &) {
+  return "one chain over the depth";
+}
+
 LogicalResult emitSimt(RegionBuilder &region, const GemmProblem &problem,
                        const dispatch::KernelChoice &choice) {
   return success(emitProduct(region, problem, simtTileOf(choice)));
@@ -281,7 +295,8 @@ constexpr KernelFamily kGemmTensorCore = {
     .seconds = on<tensorCoreSeconds>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<tensorCoreWeights>,
-    .emit = on<emitTensorCore>};
+    .emit = on<emitTensorCore>,
+    .order = on<tensorCoreOrder>};
 
 constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .what = "tiled GEMM by FP32 arithmetic",
@@ -291,6 +306,7 @@ constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .configs = on<simtConfigs>,
                                     .seconds = on<simtSeconds>,
                                     .epilogueSeconds = epilogueSeconds,
-                                    .emit = on<emitSimt>};
+                                    .emit = on<emitSimt>,
+                                    .order = on<simtOrder>};
 
 } // namespace tenon::codegen::cuda

@@ -367,6 +367,7 @@ constexpr KernelFamily kPointwise = {.name = "pointwise",
                                      .match = matchPoints,
                                      .seconds = on<pointsSeconds>,
                                      .weights = on<pointwiseWeights>,
-                                     .emit = on<emitPoints>};
+                                     .emit = on<emitPoints>,
+                                     .order = noSums<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda

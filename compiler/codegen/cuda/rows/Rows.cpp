@@ -107,14 +107,16 @@ constexpr KernelFamily kRowsStaged = {
         "while one is reduced",
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = matchStaged,
-    .emit = on<emitLayout<emitRowsStaged>>};
+    .emit = on<emitLayout<emitRowsStaged>>,
+    .order = alongRows<RegionBuilder>};
 
 constexpr KernelFamily kRowsInRegisters = {
     .name = "rows_registers",
     .what = "fused row kernel with rows in the registers of a warp, a block or a cluster",
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = matchInRegisters,
-    .emit = on<emitLayout<emitRowsInRegisters>>};
+    .emit = on<emitLayout<emitRowsInRegisters>>,
+    .order = alongRows<RegionBuilder>};
 
 constexpr KernelFamily kRowsInLoops = {
     .name = "rows_loops",
@@ -122,6 +124,7 @@ constexpr KernelFamily kRowsInLoops = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = matchInLoops,
     .seconds = on<loopsSeconds>,
-    .emit = on<emitInLoops>};
+    .emit = on<emitInLoops>,
+    .order = alongRows<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda

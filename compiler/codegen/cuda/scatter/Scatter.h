@@ -32,6 +32,16 @@ std::optional<ScatterWork> scatterOf(RegionBuilder &region);
 mlir::Value placeOf(const ThreadBuilder &t, KernelFrame &frame, const ScatterWork &work,
                     unsigned indices, mlir::Value update);
 
+/// A kernel with a thread for each of `count`, whose number (i64) `body` gets; buffers as
+/// KernelFrame has them.
+using ThreadBody =
+    llvm::function_ref<void(const ThreadBuilder &, KernelFrame &, mlir::Value number)>;
+void emitForEach(RegionBuilder &region, llvm::ArrayRef<uint32_t> buffers, uint32_t reads,
+                 mlir::AffineExpr count, ThreadBody body);
+
+/// A step that copies a buffer as it lies; left out where the other one lies over it.
+void emitDataCopy(RegionBuilder &region, uint32_t input, uint32_t output, mlir::AffineExpr bytes);
+
 /// Adds the steps of a scatter.
 void emitScatter(RegionBuilder &region, const ScatterWork &work);
 

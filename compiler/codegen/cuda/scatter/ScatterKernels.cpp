@@ -21,15 +21,14 @@ public:
   ScatterKernels(RegionBuilder &region, const ScatterWork &work)
       : region(region), work(work), strips(work.slice.floorDiv(work.lanes())) {}
 
-  void emitCopy();
   void emitOnly();
   void emitClaims();
   void emitSorted();
 
 private:
-  /// A kernel with a thread for each of `count`, whose number (i64) `body` gets.
-  using Body = llvm::function_ref<void(const ThreadBuilder &, KernelFrame &, Value)>;
-  void forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count, Body body);
+  void forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count, ThreadBody body) {
+    emitForEach(region, buffers, reads, count, body);
+  }
   void emitSums(uint32_t keys, uint32_t numbers);
   /// A strip of a slice of some buffer.
   Value stripAt(const ThreadBuilder &t, KernelFrame &frame, unsigned buffer, Value slice,
@@ -48,54 +47,6 @@ private:
   const ScatterWork &work;
   AffineExpr strips; ///< of a slice
 };
-
-void ScatterKernels::forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count,
-                             Body body) {
-  KernelFrame frame(region, buffers, reads, tuning::kScatterThreads);
-  ThreadBuilder t = frame.code();
-  Value number = t.add(t.mul(t.toI64(t.block()), tuning::kScatterThreads), t.toI64(t.thread()));
-  Value end = frame.size64(count);
-  t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, frame, number); });
-  frame.finish(count.ceilDiv(tuning::kScatterThreads));
-}
-
-/// The data as it lies, by words of 16 bytes and then what is left; left out where the result lies
-/// over it.
-void ScatterKernels::emitCopy() {
-  constexpr int64_t wordBytes = 16, threads = tuning::kScatterThreads;
-  constexpr int64_t perThread = tuning::kCopiedVectors;
-  AffineExpr bytes = work.places * work.slice * byteSize(work.element);
-  AffineExpr words = bytes.floorDiv(wordBytes);
-  AffineExpr blocks = (words + 1).ceilDiv(perThread * threads);
-  forEach({work.input, work.output}, 1, blocks * threads,
-          [&](const ThreadBuilder &t, KernelFrame &frame, Value number) {
-            Type byte = t.builder.getI8Type(), word = t.vectorType(4, t.i32Type());
-            Value from = frame.buffer(0), to = frame.buffer(1), end = frame.size64(words);
-            // Neighbouring threads take neighbouring words.
-            Value first =
-                t.add(t.mul(t.toI64(t.block()), threads * perThread), t.toI64(t.thread()));
-            Values loaded;
-            for (int64_t i = 0; i < perThread; ++i) {
-              Value at = t.add(first, i * threads);
-              auto load = [&](const ThreadBuilder &b) -> Values {
-                return {b.load(word, b.offset(from, word, at), wordBytes)};
-              };
-              auto none = [&](const ThreadBuilder &b) -> Values { return {b.undefined(word)}; };
-              loaded.push_back(t.choose(t.isLess(at, end), load, none)[0]);
-            }
-            for (int64_t i = 0; i < perThread; ++i) {
-              Value at = t.add(first, i * threads);
-              t.when(t.isLess(at, end), [&](const ThreadBuilder &b) {
-                b.store(loaded[i], b.offset(to, word, at), wordBytes);
-              });
-            }
-            Value rest = t.add(t.mul(end, wordBytes), number);
-            t.when(t.isLess(rest, frame.size64(bytes)), [&](const ThreadBuilder &b) {
-              b.store(b.load(byte, b.offset(from, byte, rest), 1), b.offset(to, byte, rest), 1);
-            });
-          });
-  region.code.steps.back().isCopy = true;
-}
 
 /// An only update has no other to meet.
 void ScatterKernels::emitOnly() {
@@ -227,9 +178,55 @@ void ScatterKernels::emitSorted() {
 
 } // namespace
 
+void emitForEach(RegionBuilder &region, ArrayRef<uint32_t> buffers, uint32_t reads,
+                 AffineExpr count, ThreadBody body) {
+  KernelFrame frame(region, buffers, reads, tuning::kScatterThreads);
+  ThreadBuilder t = frame.code();
+  Value number = t.add(t.mul(t.toI64(t.block()), tuning::kScatterThreads), t.toI64(t.thread()));
+  Value end = frame.size64(count);
+  t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, frame, number); });
+  frame.finish(count.ceilDiv(tuning::kScatterThreads));
+}
+
+/// By words of 16 bytes and then what is left.
+void emitDataCopy(RegionBuilder &region, uint32_t input, uint32_t output, AffineExpr bytes) {
+  constexpr int64_t wordBytes = 16, threads = tuning::kScatterThreads;
+  constexpr int64_t perThread = tuning::kCopiedVectors;
+  AffineExpr words = bytes.floorDiv(wordBytes);
+  AffineExpr blocks = (words + 1).ceilDiv(perThread * threads);
+  emitForEach(region, {input, output}, 1, blocks * threads,
+              [&](const ThreadBuilder &t, KernelFrame &frame, Value number) {
+                Type byte = t.builder.getI8Type(), word = t.vectorType(4, t.i32Type());
+                Value from = frame.buffer(0), to = frame.buffer(1), end = frame.size64(words);
+                // Neighbouring threads take neighbouring words.
+                Value first =
+                    t.add(t.mul(t.toI64(t.block()), threads * perThread), t.toI64(t.thread()));
+                Values loaded;
+                for (int64_t i = 0; i < perThread; ++i) {
+                  Value at = t.add(first, i * threads);
+                  auto load = [&](const ThreadBuilder &b) -> Values {
+                    return {b.load(word, b.offset(from, word, at), wordBytes)};
+                  };
+                  auto none = [&](const ThreadBuilder &b) -> Values { return {b.undefined(word)}; };
+                  loaded.push_back(t.choose(t.isLess(at, end), load, none)[0]);
+                }
+                for (int64_t i = 0; i < perThread; ++i) {
+                  Value at = t.add(first, i * threads);
+                  t.when(t.isLess(at, end), [&](const ThreadBuilder &b) {
+                    b.store(loaded[i], b.offset(to, word, at), wordBytes);
+                  });
+                }
+                Value rest = t.add(t.mul(end, wordBytes), number);
+                t.when(t.isLess(rest, frame.size64(bytes)), [&](const ThreadBuilder &b) {
+                  b.store(b.load(byte, b.offset(from, byte, rest), 1), b.offset(to, byte, rest), 1);
+                });
+              });
+  region.code.steps.back().isCopy = true;
+}
+
 void emitScatter(RegionBuilder &region, const ScatterWork &work) {
   ScatterKernels kernels(region, work);
-  kernels.emitCopy();
+  emitDataCopy(region, work.input, work.output, work.places * work.slice * byteSize(work.element));
   if (work.kind != tn::ScatterKind::none) {
     kernels.emitSorted();
     return;

@@ -18,9 +18,6 @@ Value holds(const ThreadBuilder &t, Value bools, Value place) {
   return isNot(t, loaded, t.constantOfType(loaded, 0));
 }
 
-namespace {
-
-/// Relies on operands being inputs. Results that do not leave the region get temporaries.
 Ports portsOf(RegionBuilder &region, Operation *op) {
   Ports ports;
   for (Value operand : op->getOperands()) {
@@ -40,6 +37,8 @@ Ports portsOf(RegionBuilder &region, Operation *op) {
   }
   return ports;
 }
+
+namespace {
 
 /// The region's selection; null if it has none that blocks do.
 Operation *selectionOf(RegionBuilder &region) {
@@ -76,6 +75,7 @@ constexpr KernelFamily kSelection = {.name = "selection",
                                      .strategies = {dispatch::kSingle},
                                      .needs = {"true_positions", "select_boxes"},
                                      .match = matchSelection,
-                                     .emit = on<emitSelection>};
+                                     .emit = on<emitSelection>,
+                                     .order = noSums<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda

@@ -17,6 +17,10 @@ struct Ports {
   uint32_t reads = 0;
 };
 
+/// Of an operation whose operands are inputs of the region. Results that do not leave the region
+/// get temporaries.
+Ports portsOf(RegionBuilder &region, mlir::Operation *op);
+
 /// The places of true elements in order, then zeros, and how many are true (TruePositions.cpp).
 void emitTruePositions(RegionBuilder &region, tn::TruePositionsOp op, const Ports &ports);
 /// The best boxes of each class, a class a block (SelectBoxes.cpp).

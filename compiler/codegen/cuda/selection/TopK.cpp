@@ -296,7 +296,8 @@ constexpr KernelFamily kTopK = {
     .match = matchTopK,
     .configs = on<topKConfigs>,
     .seconds = on<topKSeconds>,
-    .emit = on<emitTopK>};
+    .emit = on<emitTopK>,
+    .order = noSums<RegionBuilder>};
 
 constexpr KernelFamily kRadixSort = {
     .name = "radix_sort",
@@ -305,6 +306,7 @@ constexpr KernelFamily kRadixSort = {
     .needs = {"top_k"},
     .match = matchRadixSort,
     .seconds = on<rowsSortSeconds>,
-    .emit = on<emitRadixSortOfRows>};
+    .emit = on<emitRadixSortOfRows>,
+    .order = noSums<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda

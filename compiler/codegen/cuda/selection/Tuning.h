@@ -8,6 +8,13 @@ namespace tenon::codegen::cuda::tuning {
 /// Threads of a block, which works alone: half of what a block may have. Chosen, not measured.
 inline constexpr int64_t kSelectionThreads = 512;
 
+/// Threads of a block that draws a token of a row: all that a block may have, since a row has no
+/// other. Tokens that the block lists in shared memory at most (derived: 16 bytes each, within what
+/// every GPU from sm_86 on gives a block), and threads whose own largest logits bound a list of
+/// tokens that top-p is taken of (derived: of 1,024 threads that see tokens in any order, 960 have
+/// one of the first 2,800). Chosen, not measured.
+inline constexpr int64_t kSampleThreads = 1024, kSampleList = 5888, kSampleBoundThreads = 960;
+
 /// Elements that a thread of a selection holds, of up to 32 bits and of 64 (derived: with keys and
 /// indices a quarter of the registers that 512 threads may have each), and of a sort. Chosen, not
 /// measured.

@@ -1,13 +1,16 @@
-// Products of rounded rows on AMX's tiles against those in vectors, bit by bit, on any machine with
-// AVX-512 VNNI: each instruction of a tile becomes a call of its definition. Relies on LoadedCode
-// to run generated code.
+// Products on AMX's tiles, bit by bit, on any machine with AVX-512 VNNI: each instruction of a tile
+// becomes a call of its definition. Those of rounded rows against the same in vectors, and rows of
+// bf16 alone against the same beside others. Relies on LoadedCode to run generated code.
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "test/unit/codegen/LoadedCode.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
@@ -81,12 +84,38 @@ void multiply(int8_t to, int8_t left, int8_t right) {
   }
 }
 
+/// Pairs of bf16: what the first elements multiply to and what the second ones do are two chains,
+/// and their sum is added.
+void multiplyPairs(int8_t to, int8_t left, int8_t right) {
+  Tiles::Tile &sum = tiles.tile[to], &a = tiles.tile[left], &b = tiles.tile[right];
+  ++tiles.products;
+  EXPECT_EQ(a.bytes, 4 * b.rows);
+  auto number = [](const uint8_t *at) {
+    uint32_t bits = uint32_t(at[1]) << 24 | uint32_t(at[0]) << 16;
+    return std::bit_cast<float>(bits);
+  };
+  for (int row = 0; row < sum.rows; ++row) {
+    for (int column = 0; column < sum.bytes; column += 4) {
+      std::array<float, 2> chains = {};
+      for (int i = 0; i < a.bytes; i += 2) {
+        float &chain = chains[i / 2 % 2];
+        chain = std::fma(number(&a.data[row][i]), number(&b.data[i / 4][column + i % 4]), chain);
+      }
+      float value;
+      std::memcpy(&value, &sum.data[row][column], 4);
+      value += chains[0] + chains[1];
+      std::memcpy(&sum.data[row][column], &value, 4);
+    }
+  }
+}
+
 void *definitionOf(llvm::StringRef intrinsic) {
   static const std::pair<llvm::StringRef, void *> table[] = {
       {"llvm.x86.ldtilecfg", reinterpret_cast<void *>(configure)},
       {"llvm.x86.tilezero", reinterpret_cast<void *>(zero)},
       {"llvm.x86.tileloadd64", reinterpret_cast<void *>(loadTile)},
       {"llvm.x86.tilestored64", reinterpret_cast<void *>(storeTile)},
+      {"llvm.x86.tdpbf16ps", reinterpret_cast<void *>(multiplyPairs)},
       {"llvm.x86.tdpbsud", reinterpret_cast<void *>(multiply)}};
   for (auto [name, function] : table) {
     if (name == intrinsic) {
@@ -224,6 +253,58 @@ TEST(RoundedTiles, TakeOtherBlocksInVectors) {
   EXPECT_EQ(operands.multiplyBy(vectors.function<Operands::Product>(symbol)),
             operands.multiplyBy(onTiles.function<Operands::Product>(symbol)));
   EXPECT_EQ(tiles.products, 0);
+}
+
+/// Rows of bf16 by a panel; the result.
+std::vector<float> multiplyPairsBy(LoadedCode &code, const std::string &symbol, int64_t rows,
+                                   int64_t words) {
+  using Product = void(const int32_t *a, int64_t lda, const int32_t *b, int64_t ldb, float *c,
+                       int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
+  std::mt19937 generator(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  auto pairs = [&](int64_t count) {
+    std::vector<int32_t> result;
+    for (int64_t i = 0; i < count; ++i) {
+      uint32_t low = std::bit_cast<uint32_t>(uniform(generator)) >> 16;
+      uint32_t high = std::bit_cast<uint32_t>(uniform(generator)) & 0xFFFF0000;
+      result.push_back(static_cast<int32_t>(high | low));
+    }
+    return result;
+  };
+  std::vector<int32_t> b = pairs(words * kColumns), a = pairs(rows * words);
+  std::vector<float> c(rows * kColumns);
+  tiles = {.tile = {}, .a = a};
+  code.function<Product>(symbol)(a.data(), words, b.data(), kColumns, c.data(), kColumns, words,
+                                 rows, 0);
+  EXPECT_TRUE(tiles.isInside) << rows << " rows of " << words << " words";
+  return c;
+}
+
+TEST(InvariantTiles, ARowHasTheSameBitsBesideOthers) {
+  if (!llvm::is_contained(allMachineLevels(), kVectors)) {
+    GTEST_SKIP() << "this machine has no " << nameOf(kVectors);
+  }
+  std::string usual = anyRowsSymbol(ProductType::BF16);
+  std::string invariant = invariantSymbol(ProductType::BF16);
+  LoadedCode usualCode(kVectors, {codeWithoutTiles(usual)}, {usual}),
+      code(kVectors, {codeWithoutTiles(invariant)}, {invariant});
+  for (int64_t words : {1, 16, 33, 288, 401}) {
+    std::vector<float> many = multiplyPairsBy(code, invariant, 70, words);
+    for (int64_t rows : {1, 2, 3, 4, 15, 16, 17, 31, 32, 33, 64}) {
+      std::vector<float> few = multiplyPairsBy(code, invariant, rows, words);
+      EXPECT_EQ(std::memcmp(many.data(), few.data(), few.size() * 4), 0)
+          << rows << " rows of " << words << " words";
+      EXPECT_GT(tiles.products, 0);
+    }
+  }
+  // What the test can see: without the flag few rows are vectors, with another order of sums.
+  std::vector<float> many = multiplyPairsBy(usualCode, usual, 70, 288);
+  std::vector<float> few = multiplyPairsBy(usualCode, usual, 3, 288);
+  EXPECT_NE(std::memcmp(many.data(), few.data(), few.size() * 4), 0);
+  EXPECT_EQ(tiles.products, 0);
+  for (size_t i = 0; i < few.size(); ++i) {
+    EXPECT_NEAR(many[i], few[i], 1e-4);
+  }
 }
 
 } // namespace

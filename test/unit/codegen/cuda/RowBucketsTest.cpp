@@ -6,6 +6,8 @@
 #include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/cuda/GeluGemm.h"
 
+#include <set>
+
 namespace tenon::codegen::cuda {
 namespace {
 
@@ -17,6 +19,7 @@ struct Case {
   std::string epilogue = "silu";
   bool isPacked = false; ///< the weight in one panel, else as [columns, depth]
   bool isGated = false;  ///< silu of one half of the columns times the other
+  bool isInvariant = false;
 };
 
 std::string varying(const Case &c, int64_t last) {
@@ -57,9 +60,12 @@ std::string textOf(const Case &c) {
   } else {
     body += "%z = tn." + c.epilogue + " %y : " + y + "\nreturn %z : " + y;
   }
-  return regionText(
+  std::string text = regionText(
       "contraction", "(%a: " + a + ", %w: " + lying + " {tn.constant}) -> " + result, body,
       "#tn.symbol<\"s0\", " + std::to_string(c.least) + ", " + std::to_string(c.most) + ">");
+  const std::string attributes = "attributes {";
+  return c.isInvariant ? text.insert(text.find(attributes) + attributes.size(), "tn.invariant, ")
+                       : text;
 }
 
 const Emitter emitOwn = byFamily({"gemm_buckets_generated"});
@@ -160,6 +166,39 @@ TEST(CudaRowBucketsTest, Borders) {
   packed.type = "bf16";
   for (int64_t rows : {0, 1, 13, 50}) {
     EXPECT_TRUE(isRight(packed, rows, target::targetOf("sm_80")));
+  }
+}
+
+/// One kind of MMA and one cut of the depth for all counts, and no library's call.
+TEST(CudaRowBucketsTest, InvariantRowsHaveOneOrder) {
+  Case c;
+  c.isInvariant = true;
+  c.most = 4096;
+  c.columns = c.depth = 2048;
+  for (const char *name : {"sm_80", "sm_90a"}) {
+    Bucketed bucketed(c, /*calls=*/true, target::targetOf(name));
+    ASSERT_GT(bucketed.buckets.buckets.size(), size_t(1)) << bucketed.why;
+    EXPECT_EQ(bucketed.buckets.buckets.back().rows.most, 4096);
+    std::set<dispatch::KernelChoice::Numbers> splits, tiles;
+    for (const RowBucket &bucket : bucketed.buckets.buckets) {
+      const dispatch::KernelChoice &kernel = bucket.kernels.front();
+      EXPECT_EQ(kernel.family, "gemm_tensorcore");
+      splits.insert(kernel.parameters.at("split_k"));
+      tiles.insert(kernel.parameters.at("tile"));
+    }
+    EXPECT_EQ(splits.size(), size_t(1));
+    EXPECT_GT(tiles.size(), size_t(1)) << "few rows and many have tiles of their own";
+    EXPECT_NE(bucketed.buckets.order, "");
+  }
+  // Without the flag the orders differ.
+  c.isInvariant = false;
+  EXPECT_NE(Bucketed(c, true).text().find("gemv"), std::string::npos);
+  Case small;
+  small.isInvariant = true;
+  small.columns = 512;
+  small.depth = 1024;
+  for (int64_t rows : {1, 16, 17, 64, 100}) {
+    EXPECT_TRUE(isRight(small, rows, kWarpgroupGpu));
   }
 }
 

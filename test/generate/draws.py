@@ -1,0 +1,80 @@
+"""`draws.py STEPS`, as paged.py. Engines with pages on a GPU draw tokens themselves: the same as the host draws from their logits. That is skipped without a GPU."""
+
+import json
+import subprocess
+import unittest
+
+import logits
+import models
+import numpy as np
+from on_gpu import STEPS, OnGpu
+from pages import LENGTHS, PAGES, Pages, PagesTest, mixed
+from tool import ToolTest
+
+# What a request may ask of a draw, apart from its seed.
+OPTIONS = [[], ["--temperature", 1], ["--temperature", 0.8, "--top-p", 0.9], ["--temperature", 1.2, "--top-k", 20, "--min-p", 0.02]]
+# A bias has the host draw, from logits that it fetches.
+ON_HOST = ["--logit-bias", "0=0"]
+
+
+def answer(test, engine, *options):
+    options = (logits.PROMPT, "--raw", "--json", "--logprobs", "--max-tokens", 40, *options)
+    return json.loads(test.tool("generate", engine, *options))["answers"][0]
+
+
+class Draws(OnGpu):
+    def check_draws(self, name):
+        path, engine = self.folder / f"{name}.gguf", self.folder / f"{name}.tenon"
+        weights = models.write(logits.MODELS[name], path)
+        for precision in ("keep", "bf16"):
+            self.tool("compile", path, "-o", engine, "--target", "cuda", "--pages", 64, "--precision", precision)
+            if precision == "keep":
+                expected = logits.Numbers.greedy(self, logits.MODELS[name], weights, logits.PROMPT.encode(), 12)
+                self.assertEqual(expected, answer(self, engine)["tokens"][: len(expected)])
+            for seed, options in enumerate(OPTIONS):
+                with self.subTest(precision=precision, options=options):
+                    drawn, host = (answer(self, engine, *options, "--seed", seed, *more) for more in ([], ON_HOST))
+                    self.assertEqual(host["tokens"], drawn["tokens"])
+                    np.testing.assert_allclose(drawn["logprobs"], host["logprobs"], atol=1e-5)
+
+
+class Rows(OnGpu, PagesTest):
+    program, target = STEPS, "cuda"
+
+    def test_rows(self):
+        """Rows of many sequences in one step, each with a draw of its own; steps.cpp compares them with the sampler's."""
+        engine, table, _ = self.build("llama3")
+        random = np.random.default_rng(3)
+        tokens = {s: random.integers(0, 256, length) for s, length in enumerate(LENGTHS)}
+        pages, steps = Pages(table, 0), []
+        for parts in mixed(tokens, 1):
+            step = pages.step(parts)
+            kinds = [[0, 1, 0], [1, 1, 0], [0.8, 0.9, 0], [1.2, 0.99, 0.02]]
+            draws = [[*kinds[random.integers(4)], int(random.integers(2) * 5), int(random.integers(99)), row] for row in step["rows"]]
+            steps.append(step | {"draws": draws})
+        (self.folder / "steps.json").write_text(json.dumps({"engine": str(engine), "pages": PAGES, "steps": steps}))
+        done = subprocess.run([self.program, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr)
+
+
+class WithoutGpu(ToolTest):
+    def test_ports(self):
+        """Engines for GPUs draw, in every precision; one that is for CPUs too answers there as one for CPUs alone."""
+        path = self.folder / "model.gguf"
+        models.write(logits.MODELS["llama3"], path)
+        both, cpu = self.folder / "both.tenon", self.folder / "cpu.tenon"
+        for precision in ("bf16", "fp16", "keep"):
+            self.tool("compile", path, "-o", both, "--target", "cuda:sm_90", "--target", "cpu:native", "--pages", 64, "--precision", precision)
+            names = [port["name"] for port in json.loads(self.tool("inspect", both, "--json"))["outputs"]]
+            self.assertEqual(["logits", "ids", "logprobs"], names)
+        self.tool("compile", path, "-o", cpu, "--target", "cpu:native", "--pages", 64)
+        for options in OPTIONS:
+            own, other = answer(self, cpu, *options), answer(self, both, *options)
+            self.assertEqual((own["tokens"], own["logprobs"]), (other["tokens"], other["logprobs"]))
+
+
+for each in ("llama3", "gemma2", "phi3"):
+    setattr(Draws, f"test_{each}", lambda self, name=each: self.check_draws(name))
+
+if __name__ == "__main__":
+    unittest.main()
