@@ -42,9 +42,6 @@ struct StateOption {
   std::string output;
 };
 
-/// Pages of a session, at most: more positions than any cache has, and slots fit into 32 bits.
-inline constexpr uint64_t kMaxPages = uint64_t(1) << 24;
-
 /// `--session symbol=value`: of sessions that are made without a value for the symbol.
 struct PresetOption {
   std::string symbol;
@@ -164,5 +161,9 @@ struct CompileOptions {
   /// no file is left. May be null.
   const std::atomic<bool> *cancel = nullptr;
 };
+
+/// The one place that decides where language models have pages: on CPUs, unless `pages` says
+/// otherwise.
+uint64_t pagesOf(const CompileOptions &options);
 
 } // namespace tenon::pipeline

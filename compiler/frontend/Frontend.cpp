@@ -37,11 +37,6 @@ Result<Format> formatOf(const std::string &path) {
 Result<ImportResult> importModel(const std::string &path, const ImportOptions &options,
                                  mlir::MLIRContext &context, tn::WeightStore &store) {
   TENON_ASSIGN(Format format, formatOf(path));
-  bool isLanguage = format == Format::Gguf || format == Format::Folder;
-  if (options.pages > 0 && !isLanguage) {
-    return Status::error(ErrorId::BadArgument, "--pages is for language models",
-                         "leave it out, or compile a GGUF file or a Hugging Face folder");
-  }
   if (format == Format::Pt2) {
     return pt2::importPt2(path, options, context, store);
   }

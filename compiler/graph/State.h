@@ -18,6 +18,9 @@ struct State {
   unsigned result;
 };
 
+/// On an argument of a language model's step: what it is for (support/LanguageStep.h).
+inline constexpr llvm::StringLiteral kRole = "tn.role";
+
 /// Marks an input and an output as one. They must have one type. Symbols in its dims become the
 /// session's: each session has one value for all its runs, and inputs must agree with it. A `*` in
 /// both names stands for the same text: every input that fits is paired.

@@ -3,17 +3,21 @@
 // weight ids never changing their bytes.
 #include "compiler/pipeline/NumericCheck.h"
 
-#include "compiler/graph/Constraints.h"
-
 #include "compiler/dispatch/Names.h"
+#include "compiler/graph/Constraints.h"
+#include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
+#include "support/LanguageStep.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 using namespace mlir;
 
@@ -139,6 +143,40 @@ reference::Comparison compareResult(const Tensor &expected, const Tensor &actual
       {.relative = 0, .absolute = scale * kRelativeToLargest * largest + tolerance.absolute});
 }
 
+/// Inputs of a language model's step say where its tokens stand, in agreement with each other.
+void fillStep(func::FuncOp function, std::vector<Tensor> &inputs) {
+  std::map<std::string, Tensor *> ofRole;
+  const Tensor *cache = nullptr;
+  for (auto [index, tensor] : llvm::enumerate(inputs)) {
+    if (StringAttr role = function.getArgAttrOfType<StringAttr>(index, tn::kRole)) {
+      ofRole[role.str()] = &tensor;
+    } else if (!ofRole.empty()) {
+      cache = &tensor;
+    }
+  }
+  auto size = [&](const char *role, size_t dim) {
+    auto found = ofRole.find(role);
+    return found == ofRole.end() ? 0 : found->second->dims()[dim];
+  };
+  StepSizes sizes = {.tokens = size("tokens", 0),
+                     .rows = size("rows", 0),
+                     .context = size("context", 0),
+                     .sequences = size("pages", 0),
+                     .table = size("pages", 1)};
+  if (sizes.sequences > 0 && cache) {
+    sizes.page = cache->dims()[2];
+    sizes.pages = cache->dims()[0];
+    sizes.longest = (sizes.table - 1) * sizes.page + 1; // which any engine of such a table has
+  }
+  for (auto &[role, tensor] : ofRole) {
+    std::optional<std::vector<int64_t>> numbers = stepInput(role, sizes);
+    if (numbers && tensor->dtype() == DType::I64 &&
+        static_cast<int64_t>(numbers->size()) == tensor->count()) {
+      std::ranges::copy(*numbers, tensor->as<int64_t>());
+    }
+  }
+}
+
 func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
 
 } // namespace
@@ -167,6 +205,7 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
     TENON_ASSIGN(Tensor tensor, seededTensor(*dtype, dims, inputs.size() + 1 + seed * kSeedStride));
     inputs.push_back(std::move(tensor));
   }
+  fillStep(function, inputs);
   return inputs;
 }
 

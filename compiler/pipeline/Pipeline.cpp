@@ -24,12 +24,6 @@
 using namespace mlir;
 
 namespace tenon::pipeline {
-namespace {
-
-/// The one place that decides where language models have pages.
-uint64_t pagesOf(const CompileOptions &options) { return options.pages.value_or(0); }
-
-} // namespace
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
@@ -41,6 +35,12 @@ Status Compilation::importModel() {
   if (options.cache && (pagesOf(options) == 0 || !options.gpus.empty())) {
     return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
                          "add --pages, compile for --target cpu, or leave it out");
+  }
+  TENON_ASSIGN(frontend::Format format, frontend::formatOf(options.model));
+  bool isLanguage = format == frontend::Format::Gguf || format == frontend::Format::Folder;
+  if (options.pages.value_or(0) > 0 && !isLanguage) {
+    return Status::error(ErrorId::BadArgument, "--pages is for language models",
+                         "leave it out, or compile a GGUF file or a Hugging Face folder");
   }
   frontend::ImportOptions importOptions;
   importOptions.cache = options.cache;

@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iterator>
 #include <vector>
 
 namespace tenon::generate {
@@ -24,6 +27,9 @@ constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 9, kLengths = 4
 /// Numbers of a row that a draw depends on, of each type.
 constexpr int64_t kDrawParameters = 3;
 
+/// Of a process that serves a model: measured. A tokenizer is tables and what reading its record
+/// leaves, for each byte of the record.
+constexpr uint64_t kWorkerBytes = uint64_t(8) << 20, kTokenizerShare = 21;
 /// Tokens of a step of a service, at most.
 constexpr int64_t kStepTokens = 512;
 
@@ -99,9 +105,10 @@ private:
     }
     TENON_ASSIGN(uint64_t session, sessionOf(count));
     // An engine for so many positions has tables of so many.
-    uint64_t tables = positions.tableBytes * fit.compiled;
+    uint64_t tables = positions.tableBytes * fit.compiled, own = positions.tableBytes * count;
     uint64_t others = fit.weights - std::min(fit.weights, tables);
-    return others + std::max(tables, positions.tableBytes * count) + session <= fit.available;
+    own = positions.keepsTables ? std::max(own, tables) : own;
+    return others + own + session <= fit.available;
   }
 
   const runtime::MemoryForecast &forecast;
@@ -130,10 +137,10 @@ Status countSequences(const runtime::MemoryForecast &forecast, const Positions &
                       ServiceFit &fit) {
   uint64_t users = static_cast<uint64_t>(fit.users);
   TENON_ASSIGN(Fit each, fitOf(forecast, positions, 0, fit.available));
-  fit.weights = each.weights;
+  fit.weights = std::max(fit.weights, each.weights);
   fit.cache = users * each.position * static_cast<uint64_t>(each.compiled);
   fit.runs = users * each.session - fit.cache;
-  fit.maxUsers = usersIn(fit.available, fit.weights, each.session);
+  fit.maxUsers = usersIn(fit.available, fit.weights + fit.worker, each.session);
   return Status::ok();
 }
 
@@ -147,11 +154,11 @@ Status countPages(const runtime::MemoryForecast &forecast, const Positions &posi
       std::min({fit.users, tokens, forecast.mostOf(kLengths, 0), forecast.mostOf(kRows, 0)});
   TENON_ASSIGN(runtime::MemoryUse use, useOfPages(forecast, tokens, sequences, fit.pages));
   uint64_t logits = sizeof(float) * static_cast<uint64_t>(sequences * positions.vocabulary);
-  fit.weights = use.weightBytes;
+  fit.weights = std::max(fit.weights, use.weightBytes);
   fit.runs = runBytes(use) + logits;
   fit.cache = use.stateBytes;
   uint64_t ofUser = fit.cache / static_cast<uint64_t>(fit.pages) * static_cast<uint64_t>(each);
-  fit.maxUsers = usersIn(fit.available, fit.weights + fit.runs, ofUser);
+  fit.maxUsers = usersIn(fit.available, fit.weights + fit.runs + fit.worker, ofUser);
   return Status::ok();
 }
 
@@ -169,6 +176,15 @@ Result<Positions> positionsIn(std::string_view record) {
                    .pages = facts.value("pages", int64_t{0}),
                    .vocabulary = facts.value("vocabulary", int64_t{0}),
                    .tableBytes = facts.value("table_bytes", uint64_t{0})};
+}
+
+Status checkTokens(const Positions &positions, int64_t tokens) {
+  return tokens <= positions.compiled
+             ? Status::ok()
+             : Status::error(ErrorId::BadArgument,
+                             strCat("--tokens ", tokens, ": the engine has ", positions.compiled,
+                                    " positions for a text"),
+                             "ask for fewer, or compile the model with --shape context:[1..N]");
 }
 
 Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
@@ -195,6 +211,8 @@ Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const P
   bool isPaged = positions.pages > 0;
   ServiceFit fit;
   fit.available = request.available;
+  fit.weights = request.fileBytes;
+  fit.worker = request.fileBytes == 0 ? 0 : kWorkerBytes + kTokenizerShare * request.tokenizerBytes;
   fit.users = request.users;
   fit.tokens = request.tokens == 0 ? positions.compiled : request.tokens;
   fit.page = positions.page;
@@ -205,7 +223,7 @@ Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const P
   }
   if (isPaged) {
     uint64_t each = fit.cache / static_cast<uint64_t>(fit.pages);
-    uint64_t room = fit.available - fit.weights - fit.runs;
+    uint64_t room = fit.available - fit.weights - fit.runs - fit.worker;
     TENON_TRY(countPages(forecast, positions, static_cast<int64_t>(room / each), fit));
   } else {
     fit.users = fit.maxUsers;
@@ -229,15 +247,28 @@ Status checkFit(const Fit &fit) {
                                 ", or tenon compile with --shape context:[1..", fit.longest, "]"));
 }
 
+std::string sizeText(uint64_t bytes) {
+  static constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) {
+    value /= 1024;
+  }
+  std::array<char, 32> text;
+  int length = std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f " : "%.1f ", value);
+  return strCat(std::string_view(text.data(), static_cast<size_t>(length)), kUnits[unit]);
+}
+
 Status checkFit(const ServiceFit &fit) {
   if (fit.fits()) {
     return Status::ok();
   }
   return Status::error(
       ErrorId::RunOutOfMemory,
-      strCat(fit.users, " users of ", fit.tokens, " tokens need ", fit.needed(), " bytes (weights ",
-             fit.weights, ", runs ", fit.runs, ", keys and values ", fit.cache, "), and ",
-             fit.available, " bytes are free"),
+      strCat(fit.users, " users of ", fit.tokens, " tokens need ", sizeText(fit.needed()),
+             " (weights ", sizeText(fit.weights), ", runs ", sizeText(fit.runs), ", worker ",
+             sizeText(fit.worker), ", keys and values ", sizeText(fit.cache), "), and ",
+             sizeText(fit.available), " are free"),
       fit.maxUsers == 0
           ? std::string("free memory, ask for fewer tokens, or use a model with smaller weights")
           : strCat("at most ", fit.maxUsers, " users of ", fit.tokens, " tokens fit"));

@@ -7,6 +7,7 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tenon::generate {
@@ -28,8 +29,9 @@ struct Fit {
 
 /// Of many sequences at once.
 struct ServiceFit {
-  uint64_t weights = 0;   ///< as Fit's
+  uint64_t weights = 0;   ///< bytes of the engine's file, which a server copies; of a GPU as Fit's
   uint64_t runs = 0;      ///< bytes of the memory of runs: arena, scratch, workspace, ports, logits
+  uint64_t worker = 0;    ///< bytes of the process that serves it, with the tokenizer
   uint64_t cache = 0;     ///< bytes of keys and values
   uint64_t available = 0; ///< bytes that they all may take
   int64_t users = 0;      ///< sequences
@@ -38,7 +40,7 @@ struct ServiceFit {
   int64_t pages = 0;      ///< of all users
   int64_t maxUsers = 0;   ///< of so many positions, that would fit
 
-  uint64_t needed() const { return weights + runs + cache; }
+  uint64_t needed() const { return weights + runs + worker + cache; }
   bool fits() const { return needed() <= available; }
 };
 
@@ -49,10 +51,16 @@ struct Positions {
   int64_t page = 0, pages = 0;
   int64_t vocabulary = 0;
   uint64_t tableBytes = 0; ///< of each position, in the weights
+  /// Whether fewer positions are those of another session of the engine, whose tables stay as they
+  /// are, and not of another engine.
+  bool keepsTables = false;
 };
 
 /// Reads the record. TN0615 for a text that is not one.
 Result<Positions> positionsIn(std::string_view record);
+
+/// TN0105 where an engine has fewer positions for a sequence.
+Status checkTokens(const Positions &positions, int64_t tokens);
 
 /// Allocates nothing of what it counts; `asked` are the sequence's positions, 0 for all of the
 /// engine. TN0615 for an engine without a language model's inputs.
@@ -65,10 +73,15 @@ struct ServiceRequest {
   /// Where they do not fit: over pages fewer pages, at least those of one user; without, fewer
   /// users.
   bool mayShrink = false;
+  uint64_t fileBytes = 0;      ///< of the engine, where it runs on a CPU; 0 on a GPU
+  uint64_t tokenizerBytes = 0; ///< of the record "tokenizer", where it runs on a CPU; 0 on a GPU
   uint64_t available = 0;
 };
 Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                                 const ServiceRequest &request);
+
+/// "137.8 MiB".
+std::string sizeText(uint64_t bytes);
 
 /// TN0606 with what is needed, what is there and what would fit; ok where it fits.
 Status checkFit(const Fit &fit);

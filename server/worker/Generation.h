@@ -29,9 +29,6 @@ public:
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
-  /// Bytes that it holds beside the weights; before start.
-  Result<uint64_t> heldBytes() const { return service->memory(); }
-
   const generate::ModelFacts &facts() const { return service->modelFacts(); }
 
   /// Serves the front over the socket, once.

@@ -199,7 +199,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   if (room.memory > 0) {
     room.memory -= std::min(room.memory - 1, draftImage.size());
   }
-  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(*engine, threads, room, options.maxRunning));
+  TENON_ASSIGN(generate::ServiceFit fit,
+               fitTexts(*engine, image.size(), threads, room, options.maxRunning));
   options.maxRunning = fit.users;
   options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
@@ -208,9 +209,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
-  TENON_ASSIGN(uint64_t held, generation->heldBytes());
-  modelInfo.sharedBytes += draftImage.size();
-  modelInfo.bytes += held + draftImage.size();
+  modelInfo.sharedBytes = fit.weights + draftImage.size();
+  modelInfo.bytes = fit.needed() + draftImage.size();
   return Status::ok();
 }
 

@@ -9,9 +9,10 @@
 
 namespace tenon::server {
 
-/// What is asked for, or TN0606 if it does not fit; where nobody asked, `running` texts of all the
-/// engine's positions, or what fits of them. TN0105 for texts that the engine cannot have.
-Result<generate::ServiceFit> fitTexts(const tenon_engine &engine, unsigned threads,
-                                      const TextRoom &room, int64_t running);
+/// What is asked for of an engine whose file has so many bytes, or TN0606 if it does not fit; where
+/// nobody asked, `running` texts of all the engine's positions, or what fits of them. TN0105 for
+/// texts that the engine cannot have.
+Result<generate::ServiceFit> fitTexts(const tenon_engine &engine, uint64_t fileBytes,
+                                      unsigned threads, const TextRoom &room, int64_t running);
 
 } // namespace tenon::server

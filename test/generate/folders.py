@@ -247,7 +247,7 @@ class Folders(ToolTest):
         model = MODELS[name]
         path, weights = self.write(name, **FORMS[name])
         engine = path.with_suffix(".tenon")
-        self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+        self.tool("compile", path, "-o", engine, "--pages", 0, "--target", "cpu:native")
         tokens = list(np.random.default_rng(1).integers(0, 256, 40))
         count = len(tokens)
         np.savez(self.folder / "in.npz", tokens=np.array(tokens), start=np.array([0]), rows=np.arange(count), context=np.arange(count))
@@ -283,7 +283,7 @@ class Folders(ToolTest):
         tensors = {theirs(MODELS["gpt2"], key).removeprefix("transformer."): laid(MODELS["gpt2"], key, value).astype(np.float32) for key, value in weights.items()}
         tensors |= {f"h.{layer}.attn.bias": np.ones((1, 1, 4, 4), np.float32) for layer in range(2)}
         safetensors(tensors, file)
-        self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+        self.tool("compile", path, "-o", engine, "--pages", 0, "--target", "cpu:native")
         self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz")
         np.testing.assert_array_equal(found, np.load(self.folder / "out.npz")["logits"])
         config = json.loads((path / "config.json").read_text())
@@ -324,7 +324,7 @@ class Folders(ToolTest):
         for tokens in (tokenizer, twin):
             path, _ = self.write("llama", tokenizer=tokens)
             engine = path.with_suffix(".tenon")
-            self.tool("compile", path, "-o", engine, "--target", "cpu:native")
+            self.tool("compile", path, "-o", engine, "--pages", 0, "--target", "cpu:native")
             peer = Tokenizer.from_str(json.dumps(tokens))
             for text in texts:
                 with self.subTest(tokens=len(tokens["added_tokens"]), text=text):

@@ -70,7 +70,7 @@ class Numbers(ToolTest):
         weights = models.write(MODELS[name], path)
         engine = self.folder / f"{name}.tenon"
         target = () if "--target" in options else ("--target", "cpu:native")
-        self.tool("compile", path, "-o", engine, *target, *options)
+        self.tool("compile", path, "-o", engine, "--pages", 0, *target, *options)
         return engine, weights
 
     def logits(self, engine, tokens, *options):
@@ -180,7 +180,7 @@ class Numbers(ToolTest):
         weights = models.write(model, self.folder / "parts.gguf", tensors_of_part=9)
         first, second, *_ = parts = sorted(self.folder.glob("parts-*.gguf"))
         self.assertEqual(3, len(parts))
-        self.tool("compile", first, "-o", self.folder / "parts.tenon")
+        self.tool("compile", first, "-o", self.folder / "parts.tenon", "--pages", 0)
         tokens = [1, 2, 3, 4, 5]
         expected = models.logits(model, weights, tokens)
         self.assertLess(np.abs(self.logits(self.folder / "parts.tenon", tokens) - expected).max() / np.abs(expected).max(), TOLERANCE)

@@ -58,7 +58,7 @@ class Memory(ToolTest):
         told = json.loads(done.stdout)["memory"]
         self.assertTrue(0 < told["positions"] < 2048, told)
         self.assertLessEqual(told["weights_bytes"] + told["session_bytes"], 16 * MIB)
-        self.assertIn(f"compiling for {told['positions']}", done.stderr)
+        self.assertIn(f"taking {told['positions']}", done.stderr)
         none = self.run_tool("generate", path, "a", "--raw", "--max-memory", 1)
         self.assertIn("TN0606", none.stderr)
         self.assertIn("smaller weights", none.stderr)

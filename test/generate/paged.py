@@ -81,6 +81,18 @@ class Paged(PagesTest):
         done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertIn("'pages' of the session is to be 501, but the engine accepts 1 to 500", done.stderr)
 
+    def test_default(self):
+        """Engines for CPUs have pages where nobody says otherwise; each pass keeps their numbers, and a seeded step runs."""
+        path, engine = self.folder / "llama3.gguf", self.folder / "default.tenon"
+        models.write(MODELS["llama3"], path)
+        self.tool("compile", path, "-o", engine, "--target", "cpu:native", "--verify")
+        language = json.loads(self.tool("inspect", engine, "--json"))["language"]
+        self.assertEqual((PAGE, "slots"), (language["page"], language["ports"]["slots"]))
+        ran = json.loads(self.tool("run", engine, "--shape", "tokens:9", "--shape", "lengths:3", "--session", "pages=7", "--json"))
+        self.assertEqual([9], ran["inputs"][1]["dims"])
+        self.tool("compile", path, "-o", engine, "--target", "cpu:native", "--precision", "bf16")
+        self.assertNotIn("page", json.loads(self.tool("inspect", engine, "--json"))["language"])
+
     def test_refusals(self):
         """A step whose numbers contradict the engine's sizes runs nothing."""
         engine, table, _ = self.build("llama3")
@@ -92,7 +104,7 @@ class Paged(PagesTest):
             self.assertEqual(1, done.returncode, name)
             self.assertIn("TN0105", done.stderr)
         static = self.folder / "static.tenon"
-        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native")
+        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native", "--pages", 0)
         (self.folder / "steps.json").write_text(json.dumps({"engine": str(static), "steps": []}))
         done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertIn("TN0615", done.stderr)
@@ -101,7 +113,7 @@ class Paged(PagesTest):
         """The same text as an engine without pages writes."""
         engine, *_ = self.build("llama3")
         static = self.folder / "static.tenon"
-        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native")
+        self.tool("compile", self.folder / "llama3.gguf", "-o", static, "--target", "cpu:native", "--pages", 0)
         texts = [json.loads(self.tool("generate", path, "A text", "--raw", "--json", "--max-tokens", "40"))["answers"][0]["tokens"] for path in (engine, static)]
         self.assertEqual(*texts)
         self.assertGreater(len(texts[0]), 10)

@@ -40,7 +40,7 @@ class Quantize(ToolTest):
 
     def logits(self, path, tokens):
         engine = self.folder / "quantized.tenon"
-        self.tool("compile", path, "-o", engine, "--target", "cpu:native", "--quiet")
+        self.tool("compile", path, "-o", engine, "--pages", 0, "--target", "cpu:native", "--quiet")
         count = len(tokens)
         np.savez(self.folder / "in.npz", tokens=np.array(tokens), start=np.array([0]), rows=np.arange(count), context=np.arange(count))
         self.tool("run", engine, "--inputs", self.folder / "in.npz", "-o", self.folder / "out.npz")

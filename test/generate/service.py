@@ -51,7 +51,7 @@ class Service(ToolTest):
         """One engine, sessions of several lengths: each holds what was said, and the default takes what fits."""
         path, engine = self.folder / "seeded.gguf", self.folder / "long.tenon"
         models.write(dataclasses.replace(SMALL, context=65536), path)
-        self.tool("compile", path, "-o", engine, "--target", "cpu:native", "--shape", "context:[1..65536]", "--pages", 1 << 24)
+        self.tool("compile", path, "-o", engine, "--target", "cpu:native", "--shape", "context:[1..65536]")
 
         def memory(tokens, *options):
             text = ("abcdefgij " * tokens)[:tokens]
@@ -76,7 +76,7 @@ class Service(ToolTest):
             self.assertIn(part, done.stderr)
 
     def test_engine_without_pages(self):
-        answers, tokens, preemptions, reused, *_, accepted, _ = self.counted(SMALL, schedules=40, tolerance=1e-4)
+        answers, tokens, preemptions, reused, *_, accepted, _ = self.counted(SMALL, "--pages", 0, schedules=40, tolerance=1e-4)
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
         self.assertGreater(accepted, 200)

@@ -67,6 +67,7 @@ class Shown(ToolTest):
         path = self.written("llama")
         of_file, of_engine = self.told(path), self.told(self.engine(path))
         memory = of_engine.pop("memory")
+        self.assertEqual({"tokens", "positions", "slots", "starts", "lengths", "pages", "rows"}, of_engine["ports"].keys())
         self.assertEqual(of_file, of_engine)
         self.assertEqual(512, memory["positions"])
         self.assertEqual(of_file["cache_bytes"], memory["bytes_per_token"])

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -81,6 +82,10 @@ class TextsTest(unittest.TestCase):
 
 
 class Interface(TextsTest):
+    """An engine without pages, as GPUs have it."""
+
+    compiled = ("--pages", 0)
+
     def test_models(self):
         [model] = self.client.models.list().data
         self.assertEqual(("m", "model"), (model.id, model.object))
@@ -382,7 +387,7 @@ class Tools(TextsTest):
 class Pages(Interface):
     """The same with an engine that keeps keys and values in pages."""
 
-    compiled = ("--pages", 1 << 24)
+    compiled = ()
 
     def test_shared_prompt(self):
         """A prompt that came before is not computed again, as far as it fills pages, and its answer is the same; pages come back."""
@@ -404,7 +409,7 @@ class Sizes(unittest.TestCase):
         cls.addClassCleanup(holder.cleanup)
         cls.folder = pathlib.Path(holder.name) / "models"
         (cls.folder / "m/1").mkdir(parents=True)
-        compile_model(cls.folder / "m/1", "model", "--pages", 1 << 24)
+        compile_model(cls.folder / "m/1", "model")
 
     def configure(self, **parameters):
         entries = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items())
@@ -434,7 +439,38 @@ class Sizes(unittest.TestCase):
         with Server(self.folder, "--threads", 1, "--users", 32, "--memory-budget", int(held), waits=False) as server:
             server.wait_until(lambda: any("TN0606" in line for line in server.log))
         [line] = [line for line in server.log if "TN0606" in line]
-        self.assertRegex(line, r"32 users of 2048 tokens need \d+ bytes \(weights \d+, runs \d+, keys and values \d+\), and \d+ bytes are free \(at most \d+ users")
+        self.assertRegex(line, r"32 users of 2048 tokens need \S+ MiB \(weights .*, runs .*, worker .*, keys and values .*\), and \S+ MiB are free \(at most \d+ users of 2048")
+
+
+class Memory(unittest.TestCase):
+    """What is said of a server's memory before it is loaded, beside what its worker then holds: all but the program's own code, which is mapped."""
+
+    def test_said_and_held(self):
+        with tempfile.TemporaryDirectory() as holder:
+            folder = pathlib.Path(holder) / "models"
+            folder.mkdir()
+            compile_model(folder, "m", "--target", "cpu:native", layers=16)
+            for users, tokens in ((8, 2048), (20, 1024), (16, 2048)):
+                with self.subTest(users=users, tokens=tokens), Server(folder, "--users", users, "--tokens", tokens) as server:
+                    inspected = subprocess.run([TENON, "inspect", folder / "m.tenon", "--users", str(users), "--tokens", str(tokens), "--json"], capture_output=True, check=True)
+                    said = json.loads(inspected.stdout)["language"]["users"]
+                    self.assertEqual(said["needed_bytes"], server.metric("tenon_model_bytes", None))
+                    self.fill(server, users, tokens)
+                    status = pathlib.Path(f"/proc/{server.worker()}/status").read_text()
+                    held = 1024 * int(re.search(r"RssAnon:\s+(\d+)", status)[1])
+                    self.assertLess(abs(held / said["needed_bytes"] - 1), 0.02, (held, said))
+
+    @staticmethod
+    def fill(server, users, tokens):
+        """All users at once with all their tokens; no two begin alike."""
+
+        def ask(user):
+            prompt = [user + 1, *(i % 250 for i in range(tokens - 4))]
+            status, _ = server.post("/v1/completions", {"model": "m", "prompt": prompt, "max_tokens": 4, "temperature": 0}, timeout=60)
+            assert status == 200
+
+        with concurrent.futures.ThreadPoolExecutor(users) as pool:
+            list(pool.map(ask, range(users)))
 
 
 class Trouble(TextsTest):
@@ -580,8 +616,6 @@ class Trouble(TextsTest):
 
 class Rights(TextsTest):
     """A server with tokens: two that may infer, one that may read."""
-
-    compiled = ("--pages", 1 << 24)
 
     @classmethod
     def make(cls):

@@ -174,7 +174,8 @@ Result<Comparer::Values> Comparer::valuesOf(const Side &side) {
     return compiled(trial);
   }
   ReferenceModel referenceModel;
-  TENON_TRY(referenceModel.importFile(side.path, trial.compile.extraOutputs, trial.inputs));
+  TENON_TRY(referenceModel.importFile(side.path, trial.compile.extraOutputs, trial.inputs,
+                                      pipeline::pagesOf(trial.compile)));
   TENON_ASSIGN(Tensors results, referenceModel.evaluate());
   Values values;
   for (auto [name, tensor] : llvm::zip_equal(referenceModel.names(), results)) {

@@ -46,10 +46,11 @@ Status ReferenceModel::import(Import read, const std::vector<NamedTensor> &given
 
 Status ReferenceModel::importFile(const std::string &path,
                                   const std::vector<std::string> &extraOutputs,
-                                  const std::vector<NamedTensor> &given) {
+                                  const std::vector<NamedTensor> &given, uint64_t pages) {
   return import(
       [&](frontend::ImportOptions options, MLIRContext &into, tn::WeightStore &weights) {
         options.extraOutputs = extraOutputs;
+        options.pages = static_cast<int64_t>(pages);
         return frontend::importModel(path, options, into, weights);
       },
       given);

@@ -45,9 +45,10 @@ public:
       const frontend::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
   /// TN0301 with the first gap if the model has gaps, TN0105 if an input is missing.
   Status import(Import read, const std::vector<NamedTensor> &given);
-  /// A file, with `extraOutputs` as outputs too; see frontend::ImportOptions.
+  /// A file, with `extraOutputs` as outputs too, and a language model over `pages`; see
+  /// frontend::ImportOptions.
   Status importFile(const std::string &path, const std::vector<std::string> &extraOutputs,
-                    const std::vector<NamedTensor> &given);
+                    const std::vector<NamedTensor> &given, uint64_t pages);
 
   /// Of the function's arguments, in their order.
   const Tensors &arguments() const { return inputs; }

@@ -74,8 +74,8 @@ Outcome evaluateTrial(const Trial &trial) {
   ReferenceModel referenceModel;
   Status imported;
   std::optional<std::string> crash = pipeline::crashOf([&] {
-    imported =
-        referenceModel.importFile(trial.compile.model, trial.compile.extraOutputs, trial.inputs);
+    imported = referenceModel.importFile(trial.compile.model, trial.compile.extraOutputs,
+                                         trial.inputs, pipeline::pagesOf(trial.compile));
   });
   if (crash) {
     return {.kind = Outcome::Kind::Fault, .id = ErrorId::CompilerFault, .text = *crash};

@@ -358,6 +358,13 @@ Result<ImportResult> Step::run() {
   for (const auto &[name, value] : states) {
     TENON_TRY(tn::declareState(*result.module, name, strCat(name, ".next")));
   }
+  func::FuncOp function = *result.module->getOps<func::FuncOp>().begin();
+  for (BlockArgument argument : function.getArguments()) {
+    StringAttr own = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "tn.name");
+    if (own && !caches.contains(own.str())) {
+      function.setArgAttr(argument.getArgNumber(), tn::kRole, own);
+    }
+  }
   if (hasPages()) {
     // A session that says nothing has one sequence.
     TENON_TRY(tn::setPreset(

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace tenon::language {
 namespace {
@@ -189,9 +191,15 @@ Result<std::vector<frontend::Asset>> TextReader::read(int64_t positions, int64_t
   Json facts = {{"family", model.family->name},   {"context", model.context},
                 {"positions", positions},         {"layers", model.layers},
                 {"vocabulary", model.vocabulary}, {"template", std::move(chat)}};
+  // What each input is for whoever drives the engine, and its name.
+  std::vector<std::string> ports = {"tokens", "start", "rows", "context"};
   if (pages > 0) {
     facts["page"] = kPagePositions;
     facts["pages"] = pages;
+    ports = {"tokens", "positions", "slots", "starts", "lengths", "pages", "rows"};
+  }
+  for (const std::string &port : ports) {
+    facts["ports"][port] = port;
   }
   facts.update(describe(model));
   Json tokenizer;

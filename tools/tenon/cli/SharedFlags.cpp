@@ -71,6 +71,21 @@ void declareStoreFlag(CLI::App &command, std::string &store) {
       "Folder of the tuning store; by default one beside the compile cache (docs/guides/tune.md)");
 }
 
+void declareUsersFlags(CLI::App &command, UsersRequest &request) {
+  addNumber(
+      command, "--users", {1, 1'000'000}, [&request](uint64_t value) { request.users = value; },
+      "Of a language model: what `tenon serve` takes of memory for this many users at once");
+  addNumber(
+      command, "--tokens", {1, 1'000'000'000},
+      [&request](uint64_t value) { request.tokens = value; },
+      "With --users: tokens of each, prompt and answer together; by default all that the engine "
+      "allows");
+  addNumber(
+      command, "--max-memory", {1, 1 << 24},
+      [&request](uint64_t value) { request.maxMemory = value << 20; },
+      "With --users: the memory in MiB that they may take; by default what is free");
+}
+
 void declareStrictFlag(CLI::App &command, bool &strict) {
   command.add_flag("--strict", strict,
                    "Fail if a node takes fewer sizes than the model or --shape declares");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/tenon/engines/EngineSource.h"
+#include "tools/tenon/generate/Fitting.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/target/TargetFlags.h"
 
@@ -20,6 +21,8 @@ void declareOpenFlags(CLI::App &command, OpenRequest &request);
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
+/// --users, --tokens, --max-memory: a server's users, whose memory is asked for.
+void declareUsersFlags(CLI::App &command, UsersRequest &request);
 /// `--strict`: sizes that are fewer than declared are an error.
 void declareStrictFlag(CLI::App &command, bool &strict);
 /// `--store DIR`.

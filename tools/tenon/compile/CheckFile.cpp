@@ -4,6 +4,7 @@
 
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
+#include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Format.h"
@@ -11,6 +12,7 @@
 #include "tools/tenon/print/RowsText.h"
 #include "tools/tenon/print/SizeNeeds.h"
 #include "tools/tenon/target/Target.h"
+#include "tools/tenon/task/TaskListener.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -84,6 +86,20 @@ Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
                         hint, shapeFlags));
 }
 
+/// What the users take, where somebody asks.
+Status addUsers(const std::string &engine, const UsersRequest &users, CheckReport &report) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(engine));
+  TENON_ASSIGN(std::optional<generate::ServiceFit> fit, serviceFitOfEngine(*file, "", users));
+  if (!fit) {
+    return Status::error(ErrorId::NotALanguageModel, "--users is for language models",
+                         "leave it out");
+  }
+  report.json["users"] = serviceFitJson(*fit);
+  report.text += fmt::format("\nmemory  {}", serviceFitText(*fit));
+  report.verdict = generate::checkFit(*fit);
+  return Status::ok();
+}
+
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(Targets targets, parseTargets(request.targets));
@@ -129,6 +145,15 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
         fmt::format("\nslow on {}: {}\n  {}: {}", region.target, view::visible(region.label),
                     region.kernel, view::visible(region.why));
   }
+  if (request.users.users > 0 && report.verdict.isOk()) {
+    OpenRequest open;
+    open.path = request.path;
+    open.shapes = request.shapes;
+    open.target.targets = request.targets;
+    TaskListener silent;
+    TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, silent));
+    TENON_TRY(addUsers(source.path(), request.users, report));
+  }
   return report;
 }
 
@@ -149,6 +174,10 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
     report.text +=
         fmt::format("  {:<18} {}\n", variant.level,
                     status.isOk() ? "runs on this machine" : std::string(status.message()));
+  }
+  if (request.users.users > 0) {
+    report.text.pop_back(); // the last line's end, as addUsers begins one
+    TENON_TRY(addUsers(request.path, request.users, report));
   }
   return report;
 }

@@ -96,10 +96,11 @@ void addLanguage(Json &json, const LanguageInfo &info) {
 }
 
 LanguageInfo languageOf(const ModelInfo &info) {
-  return {recordIn(info.records, "language"), recordIn(info.records, "tokenizer"), {}};
+  return {recordIn(info.records, "language"), recordIn(info.records, "tokenizer"), {}, {}};
 }
 
-Result<LanguageInfo> languageOf(const engine::EngineFile &file, const std::string &variant) {
+Result<LanguageInfo> languageOf(const engine::EngineFile &file, const std::string &variant,
+                                const UsersRequest &users) {
   LanguageInfo info;
   for (auto [name, value] :
        {std::pair("language", &info.language), {"tokenizer", &info.tokenizer}}) {
@@ -107,6 +108,7 @@ Result<LanguageInfo> languageOf(const engine::EngineFile &file, const std::strin
     *value = record ? parseJson(*record) : Json();
   }
   TENON_ASSIGN(info.fit, fitOfEngine(file, {.variant = variant}));
+  TENON_ASSIGN(info.users, serviceFitOfEngine(file, variant, users));
   return info;
 }
 
@@ -197,6 +199,11 @@ std::string rendered(const std::string &format, view::Graph graph) {
 }
 
 Result<Inspection> inspectModel(const InspectRequest &request) {
+  if (request.users.users > 0) {
+    return Status::error(ErrorId::BadArgument,
+                         "--users: what a model takes of memory is known once it is compiled",
+                         "give an engine, or take tenon check, which compiles");
+  }
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes, request.format != "text"));
   view::Graph graph = declaredGraph(info);
@@ -262,7 +269,7 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   }
   LanguageInfo language;
   if (request.format == "json" || request.format == "text") {
-    TENON_ASSIGN(language, languageOf(*file, request.level));
+    TENON_ASSIGN(language, languageOf(*file, request.level, request.users));
   }
   if (request.format == "json") {
     Json json = describeEngine(request.path, *file);

@@ -5,6 +5,7 @@
 
 #include "support/Result.h"
 #include "support/json/Json.h"
+#include "tools/tenon/generate/Fitting.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,7 @@ struct InspectRequest {
   std::string level;               ///< of an engine; empty for the profile's, or this machine's
   std::string profile;             ///< a file of times for an engine, or empty
   std::string output;              ///< a file that takes it; empty for none
+  UsersRequest users;              ///< of an engine of a language model
 };
 
 /// JSON with the name of its schema, or else text (for "onnx" the bytes of a file).

@@ -35,6 +35,35 @@ Result<size_t> variantInUse(const engine::EngineFile &file, const std::string &a
   return found == file.variants().end() ? 0 : static_cast<size_t>(found - file.variants().begin());
 }
 
+/// Where an engine's variant runs, and what that has.
+struct Place {
+  size_t variant = 0;
+  bool isGpu = false;
+  uint64_t available = 0;
+  generate::Positions positions;
+};
+
+Result<std::optional<Place>> placeOf(const engine::EngineFile &file, const std::string &variant,
+                                     uint64_t maxMemory) {
+  Result<std::string_view> record = file.record("language");
+  if (!record || file.variants().empty()) {
+    return std::optional<Place>();
+  }
+  Place place;
+  TENON_ASSIGN(place.positions, generate::positionsIn(*record));
+  TENON_ASSIGN(place.variant, variantInUse(file, variant));
+  place.isGpu = file.variants()[place.variant].architecture == engine::Architecture::Nvptx;
+  place.available = maxMemory;
+  if (maxMemory == 0) {
+    Result<uint64_t> found = place.isGpu ? freeGpuMemory() : Result<uint64_t>(freeMemory());
+    if (!found) {
+      return std::optional<Place>(); // opening the engine says why
+    }
+    place.available = *found;
+  }
+  return std::optional(place);
+}
+
 std::string shrinkText(const generate::Fit &fit, std::string_view what) {
   return fmt::format("{} positions need {}, and {} are free: {} {}", fit.positions,
                      formatBytes(fit.weights + fit.session), formatBytes(fit.available), what,
@@ -45,24 +74,37 @@ std::string shrinkText(const generate::Fit &fit, std::string_view what) {
 
 Result<std::optional<generate::Fit>> fitOfEngine(const engine::EngineFile &file,
                                                  const FitRequest &request) {
-  Result<std::string_view> record = file.record("language");
-  if (!record || file.variants().empty()) {
+  TENON_ASSIGN(std::optional<Place> place, placeOf(file, request.variant, request.maxMemory));
+  if (!place) {
     return std::optional<generate::Fit>();
   }
-  TENON_ASSIGN(generate::Positions positions, generate::positionsIn(*record));
-  TENON_ASSIGN(size_t index, variantInUse(file, request.variant));
-  bool isGpu = file.variants()[index].architecture == engine::Architecture::Nvptx;
-  uint64_t available = request.maxMemory;
-  if (available == 0) {
-    Result<uint64_t> ofGpu = isGpu ? freeGpuMemory() : Result<uint64_t>(freeMemory());
-    if (!ofGpu) {
-      return std::optional<generate::Fit>(); // opening the engine says why
-    }
-    available = *ofGpu;
-  }
-  runtime::MemoryForecast forecast(file, index, request.threads);
+  place->positions.keepsTables = request.keepsTables;
+  runtime::MemoryForecast forecast(file, place->variant, request.threads);
   TENON_ASSIGN(generate::Fit fit,
-               generate::fitOf(forecast, positions, request.positions, available));
+               generate::fitOf(forecast, place->positions, request.positions, place->available));
+  return std::optional(fit);
+}
+
+Result<std::optional<generate::ServiceFit>> serviceFitOfEngine(const engine::EngineFile &file,
+                                                               const std::string &variant,
+                                                               const UsersRequest &request) {
+  std::optional<Place> place;
+  if (request.users > 0) {
+    TENON_ASSIGN(place, placeOf(file, variant, request.maxMemory));
+  }
+  if (!place) {
+    return std::optional<generate::ServiceFit>();
+  }
+  Result<std::string_view> tokenizer = file.record("tokenizer");
+  TENON_TRY(generate::checkTokens(place->positions, static_cast<int64_t>(request.tokens)));
+  runtime::MemoryForecast forecast(file, place->variant, /*threads=*/0);
+  TENON_ASSIGN(generate::ServiceFit fit,
+               generate::serviceFitOf(forecast, place->positions,
+                                      {.users = static_cast<int64_t>(request.users),
+                                       .tokens = static_cast<int64_t>(request.tokens),
+                                       .fileBytes = place->isGpu ? 0 : file.fileBytes(),
+                                       .tokenizerBytes = tokenizer ? tokenizer->size() : 0,
+                                       .available = place->available}));
   return std::optional(fit);
 }
 
@@ -78,11 +120,16 @@ Result<FittingModel> openFitting(FittingRequest request, TaskListener &listener)
     bool isShrunk = false;
     auto check = [&](const std::string &path) -> Status {
       TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
-      FitRequest ofFile = {request.open.variant, request.threads, request.maxMemory, positions};
+      FitRequest ofFile = {request.open.variant, request.threads, request.maxMemory, positions,
+                           /*keepsTables=*/!isFile || mayShrink};
       TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
-      if (fit && fit->page > 0 && mayShrink && !fit->fits() && fit->longest > 0) {
+      bool isPaged = fit && fit->page > 0;
+      if (isPaged && mayShrink && !fit->fits() && fit->longest > 0) {
         listener.note(shrinkText(*fit, "taking"));
         ofFile.positions = fit->longest;
+        TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
+      } else if (fit && isFile && !fit->fits() && (!isPaged || fit->longest == 0)) {
+        ofFile.keepsTables = false;
         TENON_ASSIGN(fit, fitOfEngine(*file, ofFile));
       }
       isShrunk = fit && !fit->fits() && fit->longest > 0 && mayShrink && isFile;
@@ -122,6 +169,23 @@ Json fitJson(const generate::Fit &fit) {
     facts["page"] = fit.page;
   }
   return facts;
+}
+
+std::string serviceFitText(const generate::ServiceFit &fit) {
+  return fmt::format("{} users of {} tokens need {}: weights {}, runs {}, worker {}, keys and "
+                     "values {}; {} "
+                     "users fit into {}",
+                     fit.users, fit.tokens, formatBytes(fit.needed()), formatBytes(fit.weights),
+                     formatBytes(fit.runs), formatBytes(fit.worker), formatBytes(fit.cache),
+                     fit.maxUsers, formatBytes(fit.available));
+}
+
+Json serviceFitJson(const generate::ServiceFit &fit) {
+  return {
+      {"users", fit.users},           {"tokens", fit.tokens},   {"needed_bytes", fit.needed()},
+      {"weights_bytes", fit.weights}, {"runs_bytes", fit.runs}, {"worker_bytes", fit.worker},
+      {"cache_bytes", fit.cache},     {"pages", fit.pages},     {"available_bytes", fit.available},
+      {"max_users", fit.maxUsers}};
 }
 
 } // namespace tenon::tool

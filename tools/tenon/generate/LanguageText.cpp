@@ -292,6 +292,7 @@ std::string languageText(const LanguageInfo &info) {
     return "";
   }
   std::string fit = info.fit ? fmt::format("  memory  {}\n", fitText(*info.fit)) : "";
+  fit += info.users ? fmt::format("  users   {}\n", serviceFitText(*info.users)) : "";
   return switchesText(info.language) + tensorsText(info.language) + fit +
          tokenizerText(info.language, info.tokenizer) + templateText(info.language);
 }
@@ -306,6 +307,9 @@ Json languageJson(const LanguageInfo &info) {
       info.tokenizer.is_null() ? Json() : tokenizerJson(info.language, info.tokenizer);
   if (info.fit) {
     value["memory"] = fitJson(*info.fit);
+  }
+  if (info.users) {
+    value["users"] = serviceFitJson(*info.users);
   }
   return value;
 }

@@ -14,6 +14,7 @@ struct LanguageInfo {
   Json language;  ///< the record; null for a model of another kind
   Json tokenizer; ///< the record; null for none
   std::optional<generate::Fit> fit;
+  std::optional<generate::ServiceFit> users; ///< where somebody asked
 };
 
 /// Empty for a model of another kind. Lines begin with two spaces.

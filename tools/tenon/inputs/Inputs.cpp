@@ -8,11 +8,13 @@
 #include "runtime/tensors/ShapeText.h"
 #include "support/text/NearestName.h"
 #include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/inputs/StepFill.h"
 #include "tools/tenon/print/Format.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -292,6 +294,16 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
                found != ranges.end() ? found->second : defaultRange(port.dtype));
     tensors.push_back(std::move(tensor));
   }
+  std::set<std::string> filled;
+  for (const std::string &text : flags.fills) {
+    TENON_ASSIGN(FillArgument fill, parseFillArgument(text));
+    filled.insert(fill.input);
+  }
+  int64_t pages = 1;
+  for (size_t i = 0; i < session.size(); ++i) {
+    pages = plan.symbols[i].name == "pages" ? session[i] : pages;
+  }
+  fillStep(tensors, engine, pages, filled);
   return tensors;
 }
 

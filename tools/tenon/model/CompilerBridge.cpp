@@ -198,6 +198,7 @@ Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgum
   tn::WeightStore store;
   frontend::ImportOptions options;
   options.shapes = pipeline::toOverrides(shapes);
+  options.pages = static_cast<int64_t>(pipeline::pagesOf({}));
   TENON_ASSIGN(frontend::ImportResult imported,
                frontend::importModel(path, options, context, store));
   ModelInfo declared;
@@ -255,7 +256,10 @@ Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeAr
 Result<std::string> assetOf(const std::string &path, const std::string &name) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   tn::WeightStore store;
-  TENON_ASSIGN(frontend::ImportResult imported, frontend::importModel(path, {}, context, store));
+  frontend::ImportOptions options;
+  options.pages = static_cast<int64_t>(pipeline::pagesOf({}));
+  TENON_ASSIGN(frontend::ImportResult imported,
+               frontend::importModel(path, options, context, store));
   if (!imported.gaps.empty()) {
     return pipeline::gapReport(path, imported.gaps);
   }

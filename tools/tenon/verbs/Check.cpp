@@ -18,6 +18,7 @@ Action declareCheck(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--shape", request->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
+  declareUsersFlags(command, request->users);
   declareStrictFlag(command, request->strict);
   return [request](Terminal &terminal) -> Status {
     TENON_ASSIGN(CheckReport report, checkFile(*request));

@@ -1,5 +1,6 @@
 // `tenon compile`: a model becomes an engine file.
 
+#include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
@@ -146,10 +147,10 @@ Action declareCompile(CLI::App &command) {
           "the only free one, or name:8x128 (repeat for more; ? stays free)")
       ->allow_extra_args(false);
   addNumber(
-      command, "--pages", {0, pipeline::kMaxPages},
-      [flags](uint64_t pages) { flags->options.pages = pages; },
-      "For language models: keep the keys and values of all sequences of a session in pages of 32 "
-      "positions, at most this many; with 0, the default, a session has one sequence");
+      command, "--pages", {0, kMaxPages}, [flags](uint64_t pages) { flags->options.pages = pages; },
+      "For language models on CPUs: the most pages of 32 positions in which a session keeps keys "
+      "and values of its sequences; 0 for a session of one sequence without pages. By default "
+      "as many as a session asks for, but without pages for GPUs and for --precision bf16");
   addChoice(
       command, "--cache", flags->cache, kCaches,
       "With --pages: keep the model's type in pages, or codes of 8 bits with a scale for each "

@@ -3,6 +3,7 @@
 #include "tools/tenon/explain/Inspect.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/Options.h"
+#include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/view/Escape.h"
 
@@ -54,6 +55,7 @@ Action declareInspect(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
                      "Variant of an engine; this machine's by default");
+  declareUsersFlags(command, flags->request.users);
   command.add_option("--profile", flags->request.profile,
                      "Output of tenon bench --regions --json for this engine");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };
