@@ -1,6 +1,8 @@
 // The whole way, in order: a model file becomes an engine file. Read this file first;
 // docs/explanation/data-way.md is its map. Each phase is one function; what holds between two
 // phases is checked where the second begins.
+//
+// One file: the way is read from its begin to its end.
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/dispatch/Dispatch.h"
