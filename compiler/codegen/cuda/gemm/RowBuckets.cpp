@@ -1,4 +1,6 @@
 // Relies on base/StepRange.h for what is left out.
+//
+// One file: buckets by time and those of one order of sums are told and emitted alike.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
 #include "compiler/codegen/cuda/base/StepRange.h"
