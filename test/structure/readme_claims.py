@@ -25,11 +25,11 @@ SECTION = "## What it cannot do"
 # "page PATH" for a file of docs by a glob, "page PATH # HEADING" for a part of one.
 CLAIMS = [
     (r"AMD's or Intel's GPUs", ["compile --target ~ rocm", "compile --target ~ hip", "compile --target ~ xpu", "page docs/measurements/*amd-gpu*.md"]),
-    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "run --devices", "page docs/**/*several-gpus*.md"]),
+    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "compile --tp", "run --devices", "verb shard"]),
     (r"Windows or macOS", ["page docs/guides/installing.md # Windows", "page docs/guides/installing.md # macOS"]),
     (r"no Arm machine has been measured", ["page docs/measurements/*arm*.md", "page docs/measurements/*graviton*.md"]),
     (r"Train\.", ["verb train", "verb finetune"]),
-    (r"Call tools, keep an answer to a JSON schema", ["serve --tools", "serve --tool-parser", "page docs/guides/serving-language-models.md # Tools"]),
+    (r"Read images in chats", ["page docs/guides/*images*.md", "page docs/guides/serving-language-models.md # Images"]),
     (r"does not batch|neither batches|without batching", ["page docs/guides/serving.md # Batches of requests", "serve --max-batch"]),
     (r"budget of memory|memory budget", ["serve --memory-budget", "serve --gpu-memory-budget", "metric tenon_memory_budget_bytes"]),
     (r"Handle strings", ["page docs/**/strings.md", "run --strings"]),
@@ -51,7 +51,7 @@ TRIED = [
     (r"compiles for Arm", "compile small.onnx --target cpu:armv8-a -o arm.tenon", ""),
     (r"Train\.", "train MODEL", "TN0105"),
     (r"train a pruned model on", "prune MODEL --epochs 1 -o x.onnx", "TN0105"),
-    (r"Call tools", "serve MODEL --tools", "TN0105"),
+    (r"Read images in chats", "serve MODEL --images", "TN0105"),
     (r"Handle strings", "check strings.onnx", "TN0301"),
     (r"sequences as inputs", "check sequences.onnx", "TN0301"),
     (r"no known bound on their iterations", "check loop.onnx", "TN0301"),
