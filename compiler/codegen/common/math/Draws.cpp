@@ -13,8 +13,6 @@ using namespace mlir;
 namespace tenon::codegen {
 namespace {
 
-using formula::Real;
-
 /// Integers of one width as arithmetic.
 class Whole {
 public:
@@ -62,9 +60,10 @@ private:
   Value value;
 };
 
-Real realOf(OpBuilder &builder, Location location, double value, Type type) {
-  return Real(builder, location,
-              arith::ConstantOp::create(builder, location, builder.getFloatAttr(type, value)));
+formula::Real realOf(OpBuilder &builder, Location location, double value, Type type) {
+  return formula::Real(
+      builder, location,
+      arith::ConstantOp::create(builder, location, builder.getFloatAttr(type, value)));
 }
 
 /// Of logits that nothing draws.
@@ -76,12 +75,12 @@ Value exponential(OpBuilder &builder, Location location, Value argument) {
   constexpr float kLogOf2Inverse = 1.44269504f, kLogOf2 = 0.693359375f,
                   kLogOf2Rest = -2.12194440e-4f, kLeast = -87, kRounds = 0x1.8p23f;
   constexpr float kSeries[] = {1.f / 5040, 1.f / 720, 1.f / 120, 1.f / 24, 1.f / 6, 1.f / 2, 1, 1};
-  Real x(builder, location, argument);
+  formula::Real x(builder, location, argument);
   Value isLess = x < kLeast;
-  Real held = x.number(kLeast).where(isLess, x);
-  Real shifted = held * kLogOf2Inverse + kRounds;
-  Real whole = shifted - kRounds, rest = (held - whole * kLogOf2) - whole * kLogOf2Rest;
-  Real sum = x.number(kSeries[0]);
+  formula::Real held = x.number(kLeast).where(isLess, x);
+  formula::Real shifted = held * kLogOf2Inverse + kRounds;
+  formula::Real whole = shifted - kRounds, rest = (held - whole * kLogOf2) - whole * kLogOf2Rest;
+  formula::Real sum = x.number(kSeries[0]);
   for (float coefficient : llvm::ArrayRef(kSeries).drop_front()) {
     sum = sum * rest + coefficient;
   }
@@ -93,21 +92,21 @@ Value exponential(OpBuilder &builder, Location location, Value argument) {
 Value logarithm(OpBuilder &builder, Location location, Value argument) {
   constexpr int64_t kHalfRoot = 0x3FE6A09E667F3BCD;
   constexpr int kTerms = 12;
-  Real x(builder, location, argument);
+  formula::Real x(builder, location, argument);
   Whole bits(builder, location, x.bits());
   Whole power = (bits - kHalfRoot).signedShift(52);
-  Real m = x.fromBits(bits - (power << 52));
-  Real s = (m - 1) / (m + 1), square = s * s, sum = x.number(0);
+  formula::Real m = x.fromBits(bits - (power << 52));
+  formula::Real s = (m - 1) / (m + 1), square = s * s, sum = x.number(0);
   for (int term = kTerms; term >= 0; --term) {
     sum = sum * square + 1.0 / (2 * term + 1);
   }
-  Real n = x.fromInteger(power);
+  formula::Real n = x.fromInteger(power);
   return n * kLn2High + (n * kLn2Low + (s * 2) * sum);
 }
 
 Value gumbel(OpBuilder &builder, Location location, Value uniform) {
-  Real inner(builder, location, logarithm(builder, location, uniform));
-  return -Real(builder, location, logarithm(builder, location, -inner));
+  formula::Real inner(builder, location, logarithm(builder, location, uniform));
+  return -formula::Real(builder, location, logarithm(builder, location, -inner));
 }
 
 Value uniform(OpBuilder &builder, Location location, Value seed, Value position, Value token) {
@@ -127,44 +126,45 @@ Value uniform(OpBuilder &builder, Location location, Value seed, Value position,
   }
   Whole bits = (counter[0].widen() << 32 | counter[1].widen()) >> 12;
   Value number = arith::UIToFPOp::create(builder, location, builder.getF64Type(), Value(bits));
-  return (Real(builder, location, number) + 0.5) * 0x1p-52;
+  return (formula::Real(builder, location, number) + 0.5) * 0x1p-52;
 }
 
 Value shareOf(OpBuilder &builder, Location location, Value probability) {
   constexpr double kRounds = 0x1.8p52;
   Value wide = arith::ExtFOp::create(builder, location, builder.getF64Type(), probability);
-  Real shifted = Real(builder, location, wide) * kWholeShare + kRounds;
+  formula::Real shifted = formula::Real(builder, location, wide) * kWholeShare + kRounds;
   return Whole(builder, location, shifted.bits()) - std::bit_cast<int64_t>(kRounds);
 }
 
 LogitScale LogitScale::make(OpBuilder &builder, Location location, Value largest,
                             Value temperature) {
   constexpr double kMost = 1e30;
-  Real one = realOf(builder, location, 1, temperature.getType());
-  Real inverse = one / Real(builder, location, temperature);
+  formula::Real one = realOf(builder, location, 1, temperature.getType());
+  formula::Real inverse = one / formula::Real(builder, location, temperature);
   // Also where it is none, since the temperature is 0.
-  Real held = inverse.where(inverse < kMost, inverse.number(kMost));
+  formula::Real held = inverse.where(inverse < kMost, inverse.number(kMost));
   return {largest, arith::TruncFOp::create(builder, location, builder.getF32Type(), Value(held))};
 }
 
 Value LogitScale::scaled(OpBuilder &builder, Location location, Value logit) const {
-  Real difference = Real(builder, location, logit) - Real(builder, location, largest);
-  Real product = difference * Real(builder, location, factor);
+  formula::Real difference =
+      formula::Real(builder, location, logit) - formula::Real(builder, location, largest);
+  formula::Real product = difference * formula::Real(builder, location, factor);
   return product.where(product > kNever, product.number(kNever));
 }
 
 Value logitKey(OpBuilder &builder, Location location, Value scaled) {
-  return Whole(builder, location, Real(builder, location, scaled).bits()) & kNoKey;
+  return Whole(builder, location, formula::Real(builder, location, scaled).bits()) & kNoKey;
 }
 
 Value logitOfKey(OpBuilder &builder, Location location, Value key) {
-  Real zero = realOf(builder, location, 0, builder.getF32Type());
+  formula::Real zero = realOf(builder, location, 0, builder.getF32Type());
   return -zero.fromBits(key);
 }
 
 Value lastKey(OpBuilder &builder, Location location, Value minP) {
-  Real share(builder, location, minP);
-  Real held = share.where(share < 1, share.number(1));
+  formula::Real share(builder, location, minP);
+  formula::Real held = share.where(share < 1, share.number(1));
   Value least = arith::TruncFOp::create(builder, location, builder.getF32Type(),
                                         logarithm(builder, location, held));
   Value key = logitKey(builder, location, least);
@@ -184,7 +184,8 @@ Value shareOfKey(OpBuilder &builder, Location location, Value key) {
 
 Value wantedShares(OpBuilder &builder, Location location, Value topP, Value shares) {
   Value mass = arith::SIToFPOp::create(builder, location, builder.getF64Type(), shares);
-  Real product = Real(builder, location, topP) * Real(builder, location, mass);
+  formula::Real product =
+      formula::Real(builder, location, topP) * formula::Real(builder, location, mass);
   Value whole = arith::FPToSIOp::create(builder, location, builder.getI64Type(), Value(product));
   return arith::MaxSIOp::create(builder, location, whole,
                                 Whole(builder, location, whole).number(1));
