@@ -19,8 +19,9 @@ namespace tenon::server {
 struct ChatMessage {
   std::string role;
   std::string content;
-  std::string calls;  ///< of the assistant: a JSON array of {"id", "name", "arguments"}; or empty
-  std::string callId; ///< of a tool's answer: which call it answers
+  /// Of the assistant: a JSON array of {"id", "name", "arguments"}; or empty.
+  std::string calls = {};
+  std::string callId = {}; ///< of a tool's answer: which call it answers
 };
 
 /// What the text of an answer is held to.
