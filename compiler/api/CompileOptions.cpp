@@ -13,10 +13,10 @@ double overallFraction(Phase phase, double fraction) {
   return kStarts[index] + (kStarts[index + 1] - kStarts[index]) * fraction;
 }
 
-/// GPUs have no kernels of pages. Over pages, products of bf16 decode weights of few bits when they
-/// are compiled, which doubles what a token reads.
+/// On CPUs, products of bf16 over pages decode weights of few bits when they are compiled, which
+/// doubles what a token reads.
 uint64_t pagesOf(const CompileOptions &options) {
-  bool hasPages = options.gpus.empty() && options.precision != opt::Precision::Bf16;
+  bool hasPages = options.levels.empty() || options.precision != opt::Precision::Bf16;
   return options.pages.value_or(hasPages ? kMaxPages : 0);
 }
 

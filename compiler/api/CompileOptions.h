@@ -162,8 +162,8 @@ struct CompileOptions {
   const std::atomic<bool> *cancel = nullptr;
 };
 
-/// The one place that decides where language models have pages: on CPUs, unless `pages` says
-/// otherwise.
+/// The one place that decides where language models have pages, unless `pages` says it: but in
+/// bf16 on CPUs.
 uint64_t pagesOf(const CompileOptions &options);
 
 } // namespace tenon::pipeline

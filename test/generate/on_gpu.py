@@ -35,7 +35,7 @@ class OnGpu(ToolTest):
         rounding = root_mean_square(rounded - expected)
         for precision in ("bf16", "keep"):
             engine = self.folder / f"{path.stem}.{precision}.tenon"
-            self.tool("compile", path, "-o", engine, "--target", "cuda", "--precision", precision)
+            self.tool("compile", path, "-o", engine, "--target", "cuda", "--pages", 0, "--precision", precision)
             # One row, as many as the kernels of few rows take, and more: each has kernels of its own.
             for count in counts:
                 with self.subTest(precision=precision, tokens=count):

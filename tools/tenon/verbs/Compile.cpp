@@ -148,9 +148,9 @@ Action declareCompile(CLI::App &command) {
       ->allow_extra_args(false);
   addNumber(
       command, "--pages", {0, kMaxPages}, [flags](uint64_t pages) { flags->options.pages = pages; },
-      "For language models on CPUs: the most pages of 32 positions in which a session keeps keys "
-      "and values of its sequences; 0 for a session of one sequence without pages. By default "
-      "as many as a session asks for, but without pages for GPUs and for --precision bf16");
+      "For language models: the most pages of 32 positions in which a session keeps keys and "
+      "values of its sequences; 0 for a session of one sequence without pages. By default as many "
+      "as a session asks for, but without pages for --precision bf16 on CPUs");
   addChoice(
       command, "--cache", flags->cache, kCaches,
       "With --pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
