@@ -153,10 +153,10 @@ Action declareCompile(CLI::App &command) {
       "as a session asks for, but without pages for --precision bf16 on CPUs");
   addChoice(
       command, "--cache", flags->cache, kCaches,
-      "With --pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
+      "Over pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
       "position and head of keys, which take less memory");
   command.add_flag("--invariant", request.invariant,
-                   "With --pages: a token's logits have the same bits alone, beside others, in "
+                   "Over pages: a token's logits have the same bits alone, beside others, in "
                    "chunks and from shared pages; tenon explain kernels says what it costs");
   command.add_flag(
       "--cubin", flags->wantsCubin,
