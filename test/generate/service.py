@@ -79,7 +79,7 @@ class Service(ToolTest):
         answers, tokens, preemptions, reused, *_, accepted, _ = self.counted(SMALL, "--pages", 0, schedules=40, tolerance=1e-4)
         self.assertGreater(answers, 100)
         self.assertGreater(tokens, 1000)
-        self.assertGreater(accepted, 200)
+        self.assertGreater(accepted, 100)
         # Each request that runs has a sequence of its own, which only a more urgent one takes.
         self.assertGreater(preemptions, 0)
         self.assertEqual(0, reused)

@@ -81,7 +81,10 @@ TEST_P(PagedTest, BitsDoNotDependOnTheStep) {
     ASSERT_EQ(size_t(69), expected.size()) << module.problem;
     // The detector: another position has other bits.
     EXPECT_TRUE(expected.at({2, 510}) != expected.at({2, 511}));
-    for (const StepOf &step : others) {
+    // An emulated level is some thirty times as slow, and takes the first and the last step.
+    size_t stride = codegen::cpu::isEmulated(level) ? std::size(others) - 1 : 1;
+    for (size_t i = 0; i < std::size(others); i += stride) {
+      const StepOf &step = others[i];
       Rows actual = module.run(step, module.on(level));
       size_t compared = 0;
       for (const auto &[key, bytes] : actual) {

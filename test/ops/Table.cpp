@@ -363,6 +363,10 @@ const std::vector<Exception> &exceptions() {
       {"tn.take_first", "its result has a size that only a run knows: the cases of NonZero run it"},
       {"tn.paged_write", "what it writes lies as each target likes: PagedTest.cpp reads it again"},
       {"tn.paged_attention", "reads what tn.paged_write wrote: PagedTest.cpp"},
+      {"tn.rank_slice",
+       "of the ranks of a cut graph, which the reference alone runs: test_unit_shard"},
+      {"tn.all_reduce", "the same"},
+      {"tn.all_gather", "the same"},
       {"tn.region", "made by dispatch around the op of every row"},
       {"tn.yield", "ends the region of every row"},
   };
