@@ -8,6 +8,8 @@
 #include "test/unit/codegen/SelectedText.h"
 #include "test/unit/codegen/foreign/Emulation.h"
 
+#include <iterator>
+
 namespace tenon::ops {
 namespace {
 
