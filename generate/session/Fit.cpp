@@ -29,7 +29,7 @@ constexpr int64_t kDrawParameters = 3;
 
 /// Of a process that serves a model: measured. A tokenizer is tables and what reading its record
 /// leaves, for each byte of the record.
-constexpr uint64_t kWorkerBytes = uint64_t(8) << 20, kTokenizerShare = 21;
+constexpr uint64_t kWorkerBytes = uint64_t(21) << 19, kTokenizerShare = 21;
 /// Tokens of a step of a service, at most.
 constexpr int64_t kStepTokens = 512;
 

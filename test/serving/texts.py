@@ -449,7 +449,7 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as holder:
             folder = pathlib.Path(holder) / "models"
             folder.mkdir()
-            compile_model(folder, "m", "--target", "cpu:native", layers=16)
+            compile_model(folder, "m", "--target", "cpu:native", layers=32)
             for users, tokens in ((8, 2048), (20, 1024), (16, 2048)):
                 with self.subTest(users=users, tokens=tokens), Server(folder, "--users", users, "--tokens", tokens) as server:
                     inspected = subprocess.run([TENON, "inspect", folder / "m.tenon", "--users", str(users), "--tokens", str(tokens), "--json"], capture_output=True, check=True)
