@@ -171,7 +171,9 @@ TEST_F(ReferenceTest, EveryOperationHasAFunction) {
   for (mlir::RegisteredOperationName name : context.getRegisteredOperations()) {
     llvm::StringRef text = name.getStringRef();
     bool structural = text == "tn.region" || text == "tn.yield";
-    if (text.starts_with("tn.") && !structural) {
+    // Of several ranks, which compiler/shard runs together.
+    bool isOfRanks = text == "tn.rank_slice" || text == "tn.all_reduce" || text == "tn.all_gather";
+    if (text.starts_with("tn.") && !structural && !isOfRanks) {
       EXPECT_NE(findOpFunction(text), nullptr) << text.str();
     }
   }
