@@ -151,10 +151,9 @@ Action declareCompile(CLI::App &command) {
       "For language models: the most pages of 32 positions in which a session keeps keys and "
       "values of its sequences; 0 for a session of one sequence without pages. By default as many "
       "as a session asks for, but without pages for --precision bf16 on CPUs");
-  addChoice(
-      command, "--cache", flags->cache, kCaches,
-      "Over pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
-      "position and head of keys, which take less memory");
+  addChoice(command, "--cache", flags->cache, kCaches,
+            "Over pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
+            "position and head of keys, which take less memory");
   command.add_flag("--invariant", request.invariant,
                    "Over pages: a token's logits have the same bits alone, beside others, in "
                    "chunks and from shared pages; tenon explain kernels says what it costs");

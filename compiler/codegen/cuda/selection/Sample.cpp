@@ -143,8 +143,8 @@ Value SampleKernel::whole(const ThreadBuilder &t, int64_t which) const {
 Values SampleKernel::overRow(
     const ThreadBuilder &t, ValueRange inits,
     llvm::function_ref<Values(const ThreadBuilder &, Value, Value, ValueRange)> body) const {
-  // Several loads are under way at once, and their tokens stay in the 64 registers of a thread.
-  constexpr int64_t kUnrolled = 2, kStep = kUnrolled * kSampleThreads;
+  // Several loads are under way at once.
+  constexpr int64_t kUnrolled = 4, kStep = kUnrolled * kSampleThreads;
   int64_t whole = vocabulary / kStep * kStep;
   Values carried = t.loop(thread, t.i32(whole), t.i32(kStep), inits,
                           [&](const ThreadBuilder &b, Value first, ValueRange now) {
