@@ -28,25 +28,26 @@ namespace tenon::pipeline {
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  if (options.invariant && (pagesOf(options) == 0 || !options.optimizeFor.empty())) {
-    return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
-                         "add --pages, and leave --optimize-for out");
-  }
-  if (options.cache && (pagesOf(options) == 0 || !options.gpus.empty())) {
-    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
-                         "add --pages, compile for --target cpu, or leave it out");
-  }
   TENON_ASSIGN(frontend::Format format, frontend::formatOf(options.model));
   bool isLanguage = format == frontend::Format::Gguf || format == frontend::Format::Folder;
   if (options.pages.value_or(0) > 0 && !isLanguage) {
     return Status::error(ErrorId::BadArgument, "--pages is for language models",
                          "leave it out, or compile a GGUF file or a Hugging Face folder");
   }
+  uint64_t pages = isLanguage ? pagesOf(options) : 0;
+  if (options.invariant && (pages == 0 || !options.optimizeFor.empty())) {
+    return Status::error(ErrorId::BadArgument, "--invariant is for engines with pages, of one plan",
+                         "add --pages, and leave --optimize-for out");
+  }
+  if (options.cache && (pages == 0 || !options.gpus.empty())) {
+    return Status::error(ErrorId::BadArgument, "--cache is for engines with pages, on CPUs",
+                         "add --pages, compile for --target cpu, or leave it out");
+  }
   frontend::ImportOptions importOptions;
   importOptions.cache = options.cache;
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
-  importOptions.pages = static_cast<int64_t>(pagesOf(options));
+  importOptions.pages = static_cast<int64_t>(pages);
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
@@ -57,7 +58,7 @@ Status Compilation::importModel() {
   }
   module = std::move(imported.module);
   // A CPU's logits are where a sampler on the host reads them; a GPU's would have to be fetched.
-  if (pagesOf(options) > 0 && !options.gpus.empty()) {
+  if (pages > 0 && !options.gpus.empty()) {
     language::addDraws(*module);
   }
   assets = std::move(imported.assets);

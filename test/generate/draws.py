@@ -1,6 +1,8 @@
 """`draws.py STEPS`, as paged.py. Engines with pages on a GPU draw tokens themselves: the same as the host draws from their logits. That is skipped without a GPU."""
 
 import json
+import os
+import pathlib
 import subprocess
 import unittest
 
@@ -71,6 +73,26 @@ class WithoutGpu(ToolTest):
         for options in OPTIONS:
             own, other = answer(self, cpu, *options), answer(self, both, *options)
             self.assertEqual((own["tokens"], own["logprobs"]), (other["tokens"], other["logprobs"]))
+
+    def test_defaults(self):
+        """Language models have pages and draw on GPUs without a word; other models have neither, and no flag of pages."""
+        path, other = self.folder / "plain.gguf", pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "models/fashion_cnn.onnx"
+        models.write(logits.MODELS["llama3"], path)
+        engine = self.folder / "default.tenon"
+        for target in ("cuda:sm_90", "cpu:native,cuda:sm_90", "cpu:native"):
+            for precision in ("keep", "fp16", "bf16"):
+                flags = ("--target", target, "--precision", precision)
+                for model, expected in ((path, self.drawn(target, precision)), (other, 1)):
+                    with self.subTest(model=model.name, flags=flags):
+                        self.tool("compile", model, "-o", engine, *flags)
+                        self.assertEqual(expected, len(json.loads(self.tool("inspect", engine, "--json"))["outputs"]))
+        for flags, problem in ((["--invariant"], "--invariant is for"), (["--cache", "int8"], "--cache is for"), (["--pages", 64], "--pages is for")):
+            self.assertIn(problem, self.run_tool("compile", other, "-o", engine, *flags).stderr)
+
+    @staticmethod
+    def drawn(target, precision):
+        """Outputs: ids and logprobs beside logits, if a GPU has pages. In bf16 CPUs have none, and share the model."""
+        return 3 if "cuda" in target and ("cpu" not in target or precision != "bf16") else 1
 
 
 for each in ("llama3", "gemma2", "phi3"):
