@@ -3,14 +3,12 @@
 #include "generate/session/Fit.h"
 
 #include "support/json/Json.h"
+#include "support/text/ByteCount.h"
 #include "support/text/Text.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <iterator>
 #include <vector>
 
 namespace tenon::generate {
@@ -247,28 +245,16 @@ Status checkFit(const Fit &fit) {
                                 ", or tenon compile with --shape context:[1..", fit.longest, "]"));
 }
 
-std::string sizeText(uint64_t bytes) {
-  static constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) {
-    value /= 1024;
-  }
-  std::array<char, 32> text;
-  int length = std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f " : "%.1f ", value);
-  return strCat(std::string_view(text.data(), static_cast<size_t>(length)), kUnits[unit]);
-}
-
 Status checkFit(const ServiceFit &fit) {
   if (fit.fits()) {
     return Status::ok();
   }
   return Status::error(
       ErrorId::RunOutOfMemory,
-      strCat(fit.users, " users of ", fit.tokens, " tokens need ", sizeText(fit.needed()),
-             " (weights ", sizeText(fit.weights), ", runs ", sizeText(fit.runs), ", worker ",
-             sizeText(fit.worker), ", keys and values ", sizeText(fit.cache), "), and ",
-             sizeText(fit.available), " are free"),
+      strCat(fit.users, " users of ", fit.tokens, " tokens need ", formatBytes(fit.needed()),
+             " (weights ", formatBytes(fit.weights), ", runs ", formatBytes(fit.runs), ", worker ",
+             formatBytes(fit.worker), ", keys and values ", formatBytes(fit.cache), "), and ",
+             formatBytes(fit.available), " are free"),
       fit.maxUsers == 0
           ? std::string("free memory, ask for fewer tokens, or use a model with smaller weights")
           : strCat("at most ", fit.maxUsers, " users of ", fit.tokens, " tokens fit"));

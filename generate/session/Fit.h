@@ -7,7 +7,6 @@
 #include "support/Result.h"
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace tenon::generate {
@@ -79,9 +78,6 @@ struct ServiceRequest {
 };
 Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                                 const ServiceRequest &request);
-
-/// "137.8 MiB".
-std::string sizeText(uint64_t bytes);
 
 /// TN0606 with what is needed, what is there and what would fit; ok where it fits.
 Status checkFit(const Fit &fit);

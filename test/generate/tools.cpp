@@ -48,11 +48,16 @@ Json parsed(const ToolFormat &format, const Json &test, const std::string &text,
   return result;
 }
 
-Json walked(const Json &test, const ToolFormat &format, const Tokenizer &tokenizer) {
+ToolRules rulesOf(const Json &test) {
   ToolRules rules;
   rules.tools = test.at("tools");
   rules.mustCall = test.value("must", false);
   rules.isParallel = !test.value("one", false);
+  return rules;
+}
+
+Json walked(const Json &test, const ToolFormat &format, const Tokenizer &tokenizer) {
+  ToolRules rules = rulesOf(test);
   rules.name = test.value("name", std::string());
   if (test.contains("content")) {
     rules.content = test.at("content");
@@ -109,10 +114,7 @@ Json walked(const Json &test, const ToolFormat &format, const Tokenizer &tokeniz
 
 /// Whether each text is one of the grammar.
 Json checked(const Json &test, const ToolFormat &format, const Tokenizer &tokenizer) {
-  ToolRules rules;
-  rules.tools = test.at("tools");
-  rules.mustCall = test.value("must", false);
-  rules.isParallel = !test.value("one", false);
+  ToolRules rules = rulesOf(test);
   Result<std::shared_ptr<const grammar::Grammar>> made = toolGrammar(rules, format, tokenizer);
   if (!made.isOk()) {
     return made.status().toString();
