@@ -1,4 +1,4 @@
-// `tenon compile`: a model becomes an engine file.
+// `tenon compile`: a model becomes an engine file, or a folder of C for boards.
 
 #include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
@@ -7,6 +7,7 @@
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
+#include "tools/tenon/compile/CompileToFolder.h"
 #include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
@@ -14,8 +15,10 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <memory>
+#include <string>
 
 namespace tenon::tool {
 namespace {
@@ -97,10 +100,36 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
   return isAnswer ? Status::ok() : tuned.takeStatus();
 }
 
-Status compile(CompileRequest &request, double budget, Terminal &terminal) {
+/// `--target c`.
+Status compileForBoard(CompileRequest &request, const std::string &name, Terminal &terminal) {
+  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, name));
+  if (terminal.json()) {
+    Json report = parseJson(made.compiled.folder.report);
+    report.erase("schema");
+    report["folder"] = made.folder;
+    terminal.printJson("edge", std::move(report));
+    return Status::ok();
+  }
+  terminal.note(fmt::format(
+      "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
+      "test runs its self-test",
+      made.folder, made.compiled.layers, made.compiled.arenaBytes,
+      made.compiled.folder.weightBytes, made.compiled.folder.scaleBytes, made.folder));
+  return Status::ok();
+}
+
+Status compile(CompileRequest &request, const std::string &name, double budget,
+               Terminal &terminal) {
   pipeline::CompileOptions &options = request.options;
   listen(options, terminal);
   options.cancel = terminal.cancelFlag();
+  TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
+  if (isFolder) {
+    return compileForBoard(request, name, terminal);
+  }
+  if (!name.empty()) {
+    return Status::error(ErrorId::BadArgument, "--name is for --target c", "leave it out");
+  }
   if (budget > 0) {
     request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }
@@ -128,8 +157,16 @@ Action declareCompile(CLI::App &command) {
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
   addOutput(command, request.output,
-            "Where to write the engine; by default the model's name with .tenon");
+            "Where to write the engine; by default the model's name with .tenon. With --target c "
+            "a folder; by default the model's name");
+  std::shared_ptr<std::string> name = std::make_shared<std::string>();
+  command.add_option("--name", *name,
+                     "For --target c: what names in C begin with; by default the model's name");
   declareTargetFlags(command, flags->target);
+  CLI::Option *target = command.get_option("--target");
+  target->description(target->get_description() +
+                      ". Or c: a folder of C99 for boards, of a model in 8 bits; "
+                      "docs/guides/edge.md");
   command
       .add_option(
           "--shape", flags->shapes,
@@ -208,7 +245,9 @@ Action declareCompile(CLI::App &command) {
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");
-  return [flags, budget](Terminal &terminal) { return compile(*flags, *budget, terminal); };
+  return [flags, name, budget](Terminal &terminal) {
+    return compile(*flags, *name, *budget, terminal);
+  };
 }
 
 } // namespace tenon::tool

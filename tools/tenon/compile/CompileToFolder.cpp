@@ -1,0 +1,95 @@
+// Relies on the pipeline for what the files hold; each goes to its place at once.
+#include "tools/tenon/compile/CompileToFolder.h"
+
+#include "runtime/tensors/ShapeText.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/FileError.h"
+#include "support/files/OutputPath.h"
+#include "tools/tenon/inputs/FileKind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::string_view kBoard = "c";
+
+/// Flags that say something about engines.
+Status checkFlags(const CompileRequest &request) {
+  const pipeline::CompileOptions &options = request.options;
+  std::pair<bool, std::string_view> given[] = {
+      {request.target.precision != "keep", "--precision"},
+      {!request.target.allow.empty(), "--allow"},
+      {!request.target.states.empty(), "--state"},
+      {!request.optimizeFor.empty(), "--optimize-for"},
+      {!request.session.empty(), "--session"},
+      {!request.kernels.empty(), "--kernel"},
+      {!request.stopAfter.empty(), "--stop-after"},
+      {request.wantsCubin, "--cubin"},
+      {options.maxWeights.has_value(), "--max-weights"},
+      {options.pages.has_value(), "--pages"},
+      {request.cache != "keep", "--cache"}};
+  for (auto [isGiven, flag] : given) {
+    if (isGiven) {
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("{} is for engines, and --target c makes none", flag),
+                           "leave it out");
+    }
+  }
+  return Status::ok();
+}
+
+Result<std::string> nameFor(const std::string &model, const std::string &name) {
+  std::string made = name.empty() ? std::filesystem::path(model).stem().string() : name;
+  if (!codegen::edge::isIdentifier(made)) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("'{}' cannot begin the names of functions in C", made),
+                         "give letters, digits and _ with --name, for example --name kws");
+  }
+  return made;
+}
+
+} // namespace
+
+Result<bool> isForBoard(const std::vector<std::string> &targets) {
+  bool isAny = std::ranges::find(targets, kBoard) != targets.end();
+  if (isAny && targets.size() > 1) {
+    return Status::error(ErrorId::BadArgument,
+                         "--target c makes a folder of C and cannot stand beside other targets",
+                         "compile once for each");
+  }
+  return isAny;
+}
+
+Result<CompiledFolder> compileToFolder(CompileRequest &request, const std::string &name) {
+  pipeline::CompileOptions &options = request.options;
+  TENON_TRY(checkFlags(request));
+  TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
+  TENON_TRY(isModel(options.model, Takes::Model).takeStatus());
+  TENON_ASSIGN(std::string identifier, nameFor(options.model, name));
+  CompiledFolder result;
+  result.folder = options.output.empty() ? identifier : options.output;
+  TENON_TRY(checkOutputFolder(result.folder));
+  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier));
+  if (!result.compiled.gaps.empty()) {
+    return pipeline::gapReport(options.model, result.compiled.gaps);
+  }
+  std::error_code error;
+  std::filesystem::create_directories(result.folder, error);
+  if (error) {
+    return writeError(error.value(), "create", result.folder);
+  }
+  for (const codegen::edge::File &file : result.compiled.folder.files) {
+    std::string path = (std::filesystem::path(result.folder) / file.name).string();
+    TENON_ASSIGN(AtomicFile out, AtomicFile::create(path));
+    TENON_TRY(out.append(std::as_bytes(std::span(file.content.data(), file.content.size()))));
+    TENON_TRY(out.commit());
+  }
+  return result;
+}
+
+} // namespace tenon::tool
