@@ -27,16 +27,30 @@ Lowering::Maybe Lowering::producer(Operation *op, const Quantizer &quantizer) {
       .Default([](Operation *) { return Maybe(); });
 }
 
-/// How often a tensor repeats along another: its elements, if its shape is the end of the other's.
-std::optional<int64_t> Lowering::periodOf(Value repeated, Value whole) const {
+/// Its shape is a part of the other's, with ones before and behind it.
+std::optional<Repetition> repetitionOf(Value repeated, Value whole) {
   ArrayRef<int64_t> a = shapeOf(repeated), b = shapeOf(whole);
-  while (!a.empty() && a.front() == 1) {
+  while (a.size() > b.size() && a.front() == 1) {
     a = a.drop_front();
   }
-  if (a.size() > b.size() || a != b.take_back(a.size())) {
+  if (a.size() > b.size()) {
     return std::nullopt;
   }
-  return countOf(repeated);
+  ArrayRef<int64_t> aligned = b.take_back(a.size());
+  int64_t inner = 1;
+  while (!a.empty() && a.back() == 1) {
+    inner *= aligned.back();
+    a = a.drop_back();
+    aligned = aligned.drop_back();
+  }
+  while (!a.empty() && a.front() == 1) {
+    a = a.drop_front();
+    aligned = aligned.drop_front();
+  }
+  if (a != aligned) {
+    return std::nullopt;
+  }
+  return Repetition{static_cast<int32_t>(countOf(repeated)), static_cast<int32_t>(inner)};
 }
 
 Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer &quantizer) {
@@ -60,15 +74,15 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
   }
   double signA = isDifference && isSwapped ? -1 : 1, signB = isDifference && !isSwapped ? -1 : 1;
   std::optional<View> first = viewOf(a), second = viewOf(b);
-  std::optional<int64_t> period = periodOf(b, y);
-  if (!first || shapeOf(a) != shapeOf(y) || !period) {
+  std::optional<Repetition> repetition = repetitionOf(b, y);
+  if (!first || shapeOf(a) != shapeOf(y) || !repetition) {
     return std::nullopt;
   }
   if (std::optional<std::vector<double>> offsets = constants.elements(b)) {
     for (double &offset : *offsets) {
       offset *= signB;
     }
-    return affine(op, a, {signA}, *offsets, quantizer);
+    return affine(op, a, {signA}, *offsets, repetition->inner, quantizer);
   }
   if (!second) {
     return std::nullopt;
@@ -81,12 +95,12 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
   }
   int tensor = newTensor(countOf(y));
   Call &made = call(op, Kernel::Add, {first->tensor, second->tensor}, tensor,
-                    {static_cast<int32_t>(countOf(y)), static_cast<int32_t>(*period), first->zero,
+                    {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner, first->zero,
                      second->zero, withShift(factorA, fixed->shift),
                      withShift(factorB, fixed->shift), fixed->shift, quantizer.zero, quantizer.low,
                      quantizer.high});
   // The second operand is read again where it repeats.
-  made.mayOverwrite = first->tensor != second->tensor || *period == countOf(y);
+  made.mayOverwrite = first->tensor != second->tensor || repetition->period == countOf(y);
   return tensor;
 }
 
@@ -97,15 +111,15 @@ Lowering::Maybe Lowering::product(Operation *op, const Quantizer &quantizer) {
     std::swap(a, b);
   }
   std::optional<View> first = viewOf(a), second = viewOf(b);
-  std::optional<int64_t> period = periodOf(b, y);
-  if (!first || shapeOf(a) != shapeOf(y) || !period) {
+  std::optional<Repetition> repetition = repetitionOf(b, y);
+  if (!first || shapeOf(a) != shapeOf(y) || !repetition) {
     return std::nullopt;
   }
   if (std::optional<std::vector<double>> factors = constants.elements(b)) {
     for (double &factor : *factors) {
       factor = isQuotient ? 1 / factor : factor;
     }
-    return affine(op, a, *factors, {0}, quantizer);
+    return affine(op, a, *factors, {0}, repetition->inner, quantizer);
   }
   if (!second || isQuotient) {
     return std::nullopt;
@@ -117,16 +131,17 @@ Lowering::Maybe Lowering::product(Operation *op, const Quantizer &quantizer) {
   }
   int tensor = newTensor(countOf(y));
   Call &made = call(op, Kernel::Mul, {first->tensor, second->tensor}, tensor,
-                    {static_cast<int32_t>(countOf(y)), static_cast<int32_t>(*period), first->zero,
+                    {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner, first->zero,
                      second->zero, fixed->value, fixed->shift, quantizer.zero, quantizer.low,
                      quantizer.high});
-  made.mayOverwrite = first->tensor != second->tensor || *period == countOf(y);
+  made.mayOverwrite = first->tensor != second->tensor || repetition->period == countOf(y);
   return tensor;
 }
 
 /// factors * x + offsets, each one number or as many as repeat.
 Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double> factors,
-                                 ArrayRef<double> offsets, const Quantizer &quantizer) {
+                                 ArrayRef<double> offsets, int32_t inner,
+                                 const Quantizer &quantizer) {
   View x = *viewOf(variable);
   size_t period = std::max(factors.size(), offsets.size());
   double largest = 0, farthest = 0;
@@ -152,7 +167,7 @@ Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double>
   int32_t count = static_cast<int32_t>(countOf(variable));
   int tensor = newTensor(count);
   Call &made = call(op, Kernel::Affine, {x.tensor}, tensor,
-                    {count, static_cast<int32_t>(period), x.zero, fixed->shift, quantizer.zero,
+                    {count, static_cast<int32_t>(period), inner, x.zero, fixed->shift, quantizer.zero,
                      quantizer.low, quantizer.high});
   made.mayOverwrite = true;
   made.constants.push_back(constantOf("multiplier", "int32_t", multipliers));
@@ -174,7 +189,7 @@ Lowering::Maybe Lowering::rescaled(Operation *op, const View &x, int64_t count,
   }
   int tensor = newTensor(count);
   Call &made = call(op, Kernel::Affine, {x.tensor}, tensor,
-                    {static_cast<int32_t>(count), 1, x.zero, fixed->shift, quantizer.zero,
+                    {static_cast<int32_t>(count), 1, 1, x.zero, fixed->shift, quantizer.zero,
                      quantizer.low, quantizer.high});
   made.mayOverwrite = true;
   made.constants.push_back(constantOf("multiplier", "int32_t", std::vector<int32_t>{fixed->value}));

@@ -120,7 +120,9 @@ void Lowering::visit(Operation *op) {
   } else if (op->hasTrait<OpTrait::IsTerminator>()) {
     visitReturn(op);
   } else if (tn::MaxPoolOp pool = dyn_cast<tn::MaxPoolOp>(op)) {
-    if (maxPool(pool)) {
+    std::optional<View> x = viewOf(pool.getX());
+    if (Maybe tensor = x ? maximum(pool, x->tensor) : std::nullopt) {
+      views[pool.getY()] = {*tensor, x->scale, x->zero};
       lowered.insert(op);
     }
   } else if (movement(op)) {
@@ -199,7 +201,8 @@ Lowering::Maybe Lowering::quantizedTensor(Value value, Quantizer quantizer) {
       quantizer.high =
           std::min(quantizer.high, quantizer.quantized(clamp.getHi().convertToDouble()));
       value = clamp.getX();
-    } else if (isa_and_nonnull<tn::ReshapeOp, tn::TransposeOp>(op)) {
+    } else if (isa_and_nonnull<tn::ReshapeOp, tn::TransposeOp, tn::MaxPoolOp>(op)) {
+      // A maximum is that of the numbers, as quantizing keeps their order.
       movements.push_back(op);
       value = op->getOperand(0);
     } else {
@@ -230,7 +233,9 @@ Lowering::Maybe Lowering::quantizedTensor(Value value, Quantizer quantizer) {
   }
   View made{-1, quantizer.scale, quantizer.zero};
   for (Operation *op : llvm::reverse(movements)) {
-    if (tensor) {
+    if (tn::MaxPoolOp pool = dyn_cast<tn::MaxPoolOp>(op); pool && tensor) {
+      tensor = maximum(pool, *tensor);
+    } else if (tensor) {
       tensor = moved(op, *tensor, made);
     }
   }

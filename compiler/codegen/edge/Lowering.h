@@ -42,6 +42,13 @@ struct EdgeWeights {
   std::vector<double> scales; ///< one, or one for each column
 };
 
+/// How a tensor meets the elements of a larger one: each of `period` elements `inner` neighbours,
+/// again and again.
+struct Repetition {
+  int32_t period, inner;
+};
+std::optional<Repetition> repetitionOf(mlir::Value repeated, mlir::Value whole);
+
 /// A copy of elements: dims with their strides on both sides.
 struct Strided {
   llvm::SmallVector<int64_t> sizes, in, out;
@@ -85,10 +92,10 @@ private:
   Maybe sum(mlir::Operation *op, bool isDifference, const Quantizer &quantizer);
   Maybe product(mlir::Operation *op, const Quantizer &quantizer);
   Maybe affine(mlir::Operation *op, mlir::Value variable, llvm::ArrayRef<double> factors,
-               llvm::ArrayRef<double> offsets, const Quantizer &quantizer);
+               llvm::ArrayRef<double> offsets, int32_t inner, const Quantizer &quantizer);
   Maybe rescaled(mlir::Operation *op, const View &x, int64_t count, const Quantizer &quantizer);
   Maybe table(mlir::Operation *op, mlir::Value value, const Quantizer &quantizer);
-  std::optional<int64_t> periodOf(mlir::Value repeated, mlir::Value whole) const;
+
 
   // Windows.cpp
   Maybe average(mlir::Operation *op, mlir::Value x, std::vector<int32_t> shape, double divisor,
@@ -96,7 +103,7 @@ private:
   Maybe averagePool(tn::AvgPoolOp op, const Quantizer &quantizer);
   Maybe reduction(tn::ReduceOp op, const Quantizer &quantizer);
   Maybe softmax(tn::SoftmaxOp op, const Quantizer &quantizer);
-  bool maxPool(tn::MaxPoolOp op);
+  Maybe maximum(tn::MaxPoolOp op, int x);
 
   // Movement.cpp
   /// Makes views of results of movement whose operands are views; false if they are not.
@@ -136,14 +143,14 @@ Constant constantOf(std::string name, std::string type, const std::vector<T> &va
   return constant;
 }
 
-/// Batch, height, width and channels of a channels-last tensor of rank 3 or 4, and how windows lie
-/// on it.
+/// Batch, height, width and channels of a tensor of rank 3 or 4, and how windows lie on it. With
+/// channels first, each channel is one more of the batch.
 struct Windows {
   int32_t batch, inH, inW, channels, outH, outW;
   int32_t kernelH, kernelW, strideH, strideW, dilationH, dilationW, padH, padW;
 };
 std::optional<Windows> windowsOf(mlir::Value x, mlir::Value y, llvm::ArrayRef<int64_t> kernel,
                                  llvm::ArrayRef<int64_t> strides, llvm::ArrayRef<int64_t> dilations,
-                                 llvm::ArrayRef<int64_t> pads);
+                                 llvm::ArrayRef<int64_t> pads, bool areChannelsLast);
 
 } // namespace tenon::codegen::edge

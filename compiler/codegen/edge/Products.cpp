@@ -121,7 +121,7 @@ Lowering::Maybe Lowering::conv(tn::ConvOp op, const Quantizer &quantizer) {
   ArrayRef<int64_t> shape = shapeOf(op.getWeight());
   std::optional<Windows> at =
       op.getChannelsLast() ? windowsOf(op.getX(), op.getY(), shape.drop_front(2), op.getStrides(),
-                                       op.getDilations(), op.getPads())
+                                       op.getDilations(), op.getPads(), true)
                            : std::nullopt;
   if (!at) {
     return gap(op, strCat("a convolution over ", shape.size() - 2, " dims has no kernel"));

@@ -4,7 +4,6 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -13,7 +12,7 @@ namespace tenon::codegen::edge {
 
 std::optional<Windows> windowsOf(Value x, Value y, ArrayRef<int64_t> kernel,
                                  ArrayRef<int64_t> strides, ArrayRef<int64_t> dilations,
-                                 ArrayRef<int64_t> pads) {
+                                 ArrayRef<int64_t> pads, bool areChannelsLast) {
   ArrayRef<int64_t> in = shapeOf(x), out = shapeOf(y);
   bool isFlat = in.size() == 3;
   if ((!isFlat && in.size() != 4) || kernel.size() != in.size() - 2) {
@@ -22,9 +21,12 @@ std::optional<Windows> windowsOf(Value x, Value y, ArrayRef<int64_t> kernel,
   auto at = [&](ArrayRef<int64_t> values, bool isHeight, int64_t missing) {
     return static_cast<int32_t>(isHeight ? (isFlat ? missing : values[0]) : values[isFlat ? 0 : 1]);
   };
-  ArrayRef<int64_t> inSpace = in.drop_front().drop_back(), outSpace = out.drop_front().drop_back();
-  return Windows{static_cast<int32_t>(in[0]), at(inSpace, true, 1), at(inSpace, false, 1),
-                 static_cast<int32_t>(in.back()), at(outSpace, true, 1), at(outSpace, false, 1),
+  ArrayRef<int64_t> inSpace = areChannelsLast ? in.slice(1, in.size() - 2) : in.drop_front(2);
+  ArrayRef<int64_t> outSpace = areChannelsLast ? out.slice(1, out.size() - 2) : out.drop_front(2);
+  int64_t batch = areChannelsLast ? in[0] : in[0] * in[1];
+  int64_t channels = areChannelsLast ? in.back() : 1;
+  return Windows{static_cast<int32_t>(batch), at(inSpace, true, 1), at(inSpace, false, 1),
+                 static_cast<int32_t>(channels), at(outSpace, true, 1), at(outSpace, false, 1),
                  at(kernel, true, 1), at(kernel, false, 1), at(strides, true, 1),
                  at(strides, false, 1), at(dilations, true, 1), at(dilations, false, 1),
                  at(pads, true, 0), at(pads, false, 0)};
@@ -50,9 +52,8 @@ Lowering::Maybe Lowering::averagePool(tn::AvgPoolOp op, const Quantizer &quantiz
     return std::nullopt;
   }
   std::optional<Windows> at =
-      op.getChannelsLast() ? windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(),
-                                       op.getDilations(), op.getPads())
-                           : std::nullopt;
+      windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(), op.getDilations(),
+                op.getPads(), op.getChannelsLast());
   if (!at || at->dilationH != 1 || at->dilationW != 1 ||
       (op.getCeilMode() && op.getCountIncludePad())) {
     return gap(op, "an average over windows of this form has no kernel");
@@ -169,26 +170,19 @@ Lowering::Maybe Lowering::softmax(tn::SoftmaxOp op, const Quantizer &quantizer) 
   return tensor;
 }
 
-/// Exact, so that it needs no quantizer behind it.
-bool Lowering::maxPool(tn::MaxPoolOp op) {
-  std::optional<View> x = viewOf(op.getX());
-  if (!x) {
-    return false;
-  }
+/// Of the numbers in tensor `x`.
+Lowering::Maybe Lowering::maximum(tn::MaxPoolOp op, int x) {
   std::optional<Windows> at =
-      op.getChannelsLast() ? windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(),
-                                       op.getDilations(), op.getPads())
-                           : std::nullopt;
+      windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(), op.getDilations(),
+                op.getPads(), op.getChannelsLast());
   if (!at) {
-    gap(op, "a maximum over windows of this form has no kernel");
-    return false;
+    return gap(op, "a maximum over windows of this form has no kernel");
   }
   int tensor = newTensor(countOf(op.getY()));
-  call(op, Kernel::Maximum, {x->tensor}, tensor,
+  call(op, Kernel::Maximum, {x}, tensor,
        {at->batch, at->inH, at->inW, at->channels, at->outH, at->outW, at->kernelH, at->kernelW,
         at->strideH, at->strideW, at->dilationH, at->dilationW, at->padH, at->padW});
-  views[op.getY()] = {tensor, x->scale, x->zero};
-  return true;
+  return tensor;
 }
 
 } // namespace tenon::codegen::edge
