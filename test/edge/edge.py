@@ -20,8 +20,8 @@ import nets
 from reference import Reference
 from tool import CNN, ToolTest
 
-RANDOM_NETS = 24
-ON_BOARD = 6
+RANDOM_NETS = 16
+ON_BOARD = 4
 
 
 def random_inputs(model, count):
@@ -90,16 +90,17 @@ class Host(Folders):
         ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 6, 6]) for name in "xy"]
         net = nets.Net(0)
         x = net.quantize("x", (1, 4, 6, 6), 0.1)
-        ops = [("Sin", {}), ("LogSoftmax", {"axis": 1}), ("ReduceMax", {"axes": [1], "keepdims": 1}), ("Softmax", {"axis": 1}), ("CumSum", {}),
-               ("InstanceNormalization", {}), ("LpNormalization", {"axis": 1}), ("Mod", {"fmod": 1}), ("Max", {}), ("MatMul", {})]  # fmt: skip
+        ops = [("InstanceNormalization", {}), ("Resize", {"mode": "linear"}), ("LogSoftmax", {"axis": 1}), ("ReduceMax", {"axes": [1], "keepdims": 1}), ("Softmax", {"axis": 1}), ("CumSum", {}),
+               ("LpNormalization", {"axis": 1}), ("Mod", {"fmod": 1}), ("Max", {}), ("MatMul", {})]  # fmt: skip
         for op, attributes in ops:
-            extra = {"CumSum": [net.constant(np.int64(2))], "InstanceNormalization": [net.constant(np.ones(4, np.float32)), net.constant(np.zeros(4, np.float32))],
+            extra = {"Resize": ["", net.constant(np.array([1, 1, 2, 2], np.float32))], "CumSum": [net.constant(np.int64(2))], "InstanceNormalization": [net.constant(np.ones(4, np.float32)), net.constant(np.zeros(4, np.float32))],
                      "Mod": [x[0]], "Max": [net.quantize(net.node("Relu", [x[0]]), x[1], 0.2)[0]], "MatMul": [x[0]]}.get(op, [])  # fmt: skip
             x = net.quantize(net.node(op, [x[0], *extra], **attributes), x[1], 0.1)
         model = helper.make_model(helper.make_graph(net.nodes, "g", ports[:1], [helper.make_tensor_value_info(x[0], TensorProto.FLOAT, None)], net.constants),
                                   opset_imports=[helper.make_opsetid("", nets.OPSET)], ir_version=8)  # fmt: skip
         onnx.save(model, self.folder / "gaps.onnx")
-        report = json.loads(self.call("check", "gaps.onnx", "--target", "c", "--json").stdout)
+        done = self.refuse(3, "TN0301", "check", "gaps.onnx", "--target", "c", "--json")
+        report, _ = json.JSONDecoder().raw_decode(done.stdout)
         nodes = {gap["node"] for gap in report["gaps"]}
         wanted = {node.name for node in net.nodes if node.op_type in dict(ops)}
         self.assertEqual(set(), wanted - nodes)

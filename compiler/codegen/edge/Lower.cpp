@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kNoFloat = "it computes in f32, which --target c has no kernels for";
 constexpr std::string_view kQuantize =
-    "quantize its operands and its result, as tenon quantize --int8 does";
+    "quantize its operands and its result: QuantizeLinear and DequantizeLinear behind each of them";
 
 std::string typeText(Type type) {
   std::string text;
@@ -58,6 +58,13 @@ Call &Lowering::call(Operation *op, Kernel kernel, std::vector<int> reads, int w
 
 std::nullopt_t Lowering::gap(Operation *op, std::string why, std::string workaround) {
   if (!reported.insert(op).second) {
+    return std::nullopt;
+  }
+  // A node may have become several operations.
+  bool isKnown = llvm::any_of(result.gaps, [&](const Gap &other) {
+    return other.node == tn::nodeName(op) && op->getLoc() != UnknownLoc::get(op->getContext());
+  });
+  if (isKnown) {
     return std::nullopt;
   }
   tn::NodeOrigin origin = tn::originOf(op->getLoc());

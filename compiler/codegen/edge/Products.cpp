@@ -24,7 +24,7 @@ std::optional<EdgeWeights> Lowering::weightsOf(Operation *op, Value weight, int6
   if (!dequantize || !opt::Constants::isConstant(dequantize.getX())) {
     return gap(op, viewOf(weight) ? "both of its operands are computed"
                                   : "its weights are not quantized to 8 bits",
-               "quantize its weights, as tenon quantize --int8 does");
+               "put DequantizeLinear behind weights of 8 bits");
   }
   std::optional<std::vector<double>> numbers = constants.elements(dequantize.getX());
   std::optional<std::vector<double>> zeros = constants.elements(dequantize.getZeroPoint());
