@@ -6,7 +6,8 @@
 #include "edge/kernels/common.h"
 
 typedef struct {
-  int32_t count, period, inner, a_zero, b_zero, a_multiplier, b_multiplier, shift, out_zero, low, high;
+  int32_t count, period, inner, a_zero, b_zero, a_multiplier, b_multiplier, shift, out_zero, low,
+      high;
 } tn_add_shape;
 
 static void tn_add(const tn_add_shape *s, const int8_t *a, const int8_t *b, int8_t *out) {

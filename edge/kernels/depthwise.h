@@ -35,9 +35,9 @@ static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const in
     for (int32_t y = 0; y < s->out_h; ++y) {
       for (int32_t x = 0; x < s->out_w; ++x) {
         for (int32_t o = 0; o < s->out_c; ++o) {
-          int32_t sum = bias[o] + tn_depthwise_sum(s, in + o / filters, weights + o,
-                                                   y * s->stride_h - s->pad_h,
-                                                   x * s->stride_w - s->pad_w);
+          int32_t sum =
+              bias[o] + tn_depthwise_sum(s, in + o / filters, weights + o,
+                                         y * s->stride_h - s->pad_h, x * s->stride_w - s->pad_w);
           int32_t scale = o * s->scale_step;
           int32_t value = tn_requantize((int64_t)sum * multiplier[scale], shift[scale]);
           *out++ = tn_clamp(value + s->out_zero, s->low, s->high);

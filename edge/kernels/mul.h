@@ -1,5 +1,5 @@
-// Product of two tensors, element by element; of the second, each of `period` elements meets `inner`
-// neighbours, again and again.
+// Product of two tensors, element by element; of the second, each of `period` elements meets
+// `inner` neighbours, again and again.
 #pragma once
 
 #include "edge/kernels/common.h"

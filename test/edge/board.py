@@ -8,7 +8,8 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]
-CLANG = shutil.which("clang-22") or shutil.which("clang")
+GCC = shutil.which("gcc") or shutil.which("clang-22")
+CLANG = shutil.which("clang-22")
 QEMU = shutil.which("qemu-system-arm")
 M4_MISSING = next((f"there is no {name}, which a Cortex-M4 needs" for name, found in [("clang", CLANG), ("ld.lld", shutil.which("ld.lld-22") or shutil.which("ld.lld")), ("qemu-system-arm", QEMU)] if not found), None)
 M4 = ["--target=thumbv7em-none-eabi", "-mcpu=cortex-m4", "-mfloat-abi=soft", "-ffreestanding", "-nostdlib", "-fuse-ld=lld", "-Wl,--gc-sections"]
@@ -66,9 +67,18 @@ def outcome(command):
     return done.returncode, [np.frombuffer(bytes.fromhex(line), np.int8) for line in whole], lines[-1] if lines else ""
 
 
-def run_host(folder, name, inputs, flags=()):
+def run_host(folder, name, inputs):
+    return run_built(folder, name, inputs, [GCC, "-O2"])
+
+
+def run_checked(folder, name, inputs):
+    """With the sanitizers, which see a read or write beside the arena and its guards, and arithmetic that C does not define."""
+    return run_built(folder, name, inputs, [CLANG, "-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"])
+
+
+def run_built(folder, name, inputs, compiler):
     program = write_program(folder, name, inputs, False)
-    subprocess.run(["gcc", *STRICT, "-O1", *flags, "-o", folder / "host", program, *sources(folder, name)], check=True)
+    subprocess.run([*compiler, *STRICT, "-o", folder / "host", program, *sources(folder, name)], check=True)
     return outcome([folder / "host"])
 
 

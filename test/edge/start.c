@@ -50,5 +50,5 @@ static void fault(void) {
 }
 
 __attribute__((section(".vectors"), used)) void *const vectors[] = {
-    &stack_top, (void *)reset, (void *)fault, (void *)fault,
+    &stack_top,    (void *)reset, (void *)fault, (void *)fault,
     (void *)fault, (void *)fault, (void *)fault};

@@ -47,8 +47,8 @@ void planArena(Program &program) {
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const Call &call = program.calls[i];
     int64_t time = static_cast<int64_t>(i) + 1;
-    if (!call.mayOverwrite || program.tensors[call.reads.front()].bytes !=
-                                  program.tensors[call.writes].bytes) {
+    if (!call.mayOverwrite ||
+        program.tensors[call.reads.front()].bytes != program.tensors[call.writes].bytes) {
       continue;
     }
     int into = buffers[call.reads.front()];

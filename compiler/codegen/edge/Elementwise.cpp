@@ -94,11 +94,11 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
     return gap(op, "its operands are far beyond the range of its quantized result");
   }
   int tensor = newTensor(countOf(y));
-  Call &made = call(op, Kernel::Add, {first->tensor, second->tensor}, tensor,
-                    {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner, first->zero,
-                     second->zero, withShift(factorA, fixed->shift),
-                     withShift(factorB, fixed->shift), fixed->shift, quantizer.zero, quantizer.low,
-                     quantizer.high});
+  Call &made =
+      call(op, Kernel::Add, {first->tensor, second->tensor}, tensor,
+           {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner, first->zero,
+            second->zero, withShift(factorA, fixed->shift), withShift(factorB, fixed->shift),
+            fixed->shift, quantizer.zero, quantizer.low, quantizer.high});
   // The second operand is read again where it repeats.
   made.mayOverwrite = first->tensor != second->tensor || repetition->period == countOf(y);
   return tensor;
@@ -131,9 +131,9 @@ Lowering::Maybe Lowering::product(Operation *op, const Quantizer &quantizer) {
   }
   int tensor = newTensor(countOf(y));
   Call &made = call(op, Kernel::Mul, {first->tensor, second->tensor}, tensor,
-                    {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner, first->zero,
-                     second->zero, fixed->value, fixed->shift, quantizer.zero, quantizer.low,
-                     quantizer.high});
+                    {static_cast<int32_t>(countOf(y)), repetition->period, repetition->inner,
+                     first->zero, second->zero, fixed->value, fixed->shift, quantizer.zero,
+                     quantizer.low, quantizer.high});
   made.mayOverwrite = first->tensor != second->tensor || repetition->period == countOf(y);
   return tensor;
 }
@@ -167,8 +167,8 @@ Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double>
   int32_t count = static_cast<int32_t>(countOf(variable));
   int tensor = newTensor(count);
   Call &made = call(op, Kernel::Affine, {x.tensor}, tensor,
-                    {count, static_cast<int32_t>(period), inner, x.zero, fixed->shift, quantizer.zero,
-                     quantizer.low, quantizer.high});
+                    {count, static_cast<int32_t>(period), inner, x.zero, fixed->shift,
+                     quantizer.zero, quantizer.low, quantizer.high});
   made.mayOverwrite = true;
   made.constants.push_back(constantOf("multiplier", "int32_t", multipliers));
   made.constants.push_back(constantOf("offset", "int64_t", added));
@@ -286,9 +286,8 @@ private:
           return apply(x, [&](double v) { return std::max(0.0, std::min(1.0, alpha * v + beta)); });
         })
         .Case([&](tn::GeluOp gelu) {
-          return !gelu.getApproximate() && apply(x, [](double v) {
-            return v / 2 * (1 + std::erf(v / std::sqrt(2.0)));
-          });
+          return !gelu.getApproximate() &&
+                 apply(x, [](double v) { return v / 2 * (1 + std::erf(v / std::sqrt(2.0))); });
         })
         .Default(false);
   }
@@ -334,8 +333,8 @@ Lowering::Maybe Lowering::table(Operation *op, Value value, const Quantizer &qua
   std::vector<int8_t> numbers;
   for (double number : *values) {
     int32_t quantized = quantizer.quantized(number);
-    numbers.push_back(static_cast<int8_t>(
-        std::min(quantizer.high, std::max(quantizer.low, quantized))));
+    numbers.push_back(
+        static_cast<int8_t>(std::min(quantizer.high, std::max(quantizer.low, quantized))));
   }
   lowered.insert(tabulation.used.begin(), tabulation.used.end());
   int32_t count = static_cast<int32_t>(countOf(value));

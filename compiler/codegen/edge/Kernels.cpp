@@ -12,37 +12,48 @@ constexpr std::string_view kCommon =
 #include "edge/kernels/common.inc"
     ;
 constexpr std::array<std::pair<std::string_view, std::string_view>, kKernels> kTexts = {{
-    {"conv",
+    {
+        "conv",
 #include "edge/kernels/conv.inc"
     },
-    {"depthwise",
+    {
+        "depthwise",
 #include "edge/kernels/depthwise.inc"
     },
-    {"add",
+    {
+        "add",
 #include "edge/kernels/add.inc"
     },
-    {"mul",
+    {
+        "mul",
 #include "edge/kernels/mul.inc"
     },
-    {"affine",
+    {
+        "affine",
 #include "edge/kernels/affine.inc"
     },
-    {"average",
+    {
+        "average",
 #include "edge/kernels/average.inc"
     },
-    {"maximum",
+    {
+        "maximum",
 #include "edge/kernels/maximum.inc"
     },
-    {"table",
+    {
+        "table",
 #include "edge/kernels/table.inc"
     },
-    {"softmax",
+    {
+        "softmax",
 #include "edge/kernels/softmax.inc"
     },
-    {"move",
+    {
+        "move",
 #include "edge/kernels/move.inc"
     },
-    {"fill",
+    {
+        "fill",
 #include "edge/kernels/fill.inc"
     },
 }};

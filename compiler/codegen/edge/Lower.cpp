@@ -2,9 +2,9 @@
 // waits until one reads it. What no quantizer has read by the end is a gap.
 #include "compiler/codegen/edge/Lowering.h"
 
+#include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/Shape.h"
-#include "compiler/graph/GraphInfo.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -30,9 +30,7 @@ bool isFloat(Value value) { return isa<FloatType>(opt::tensorType(value).getElem
 
 } // namespace
 
-Lowered lower(ModuleOp module, tn::WeightStore &weights) {
-  return Lowering(module, weights).run();
-}
+Lowered lower(ModuleOp module, tn::WeightStore &weights) { return Lowering(module, weights).run(); }
 
 std::optional<View> Lowering::viewOf(Value value) const {
   auto found = views.find(value);
@@ -86,19 +84,18 @@ Lowered Lowering::run() {
   func::FuncOp main = module.lookupSymbol<func::FuncOp>("main");
   for (BlockArgument argument : main.getArguments()) {
     if (!opt::tensorType(argument).hasStaticShape()) {
-      std::string name =
-          tn::portName(main.getArgAttrDict(argument.getArgNumber()), "input",
-                       argument.getArgNumber());
-      result.gaps.push_back({"Input", name, typeText(opt::tensorType(argument).getElementType()),
-                             static_cast<int>(opt::tensorType(argument).getRank()),
-                             "its sizes are not fixed, and memory of a board is laid out when compiling",
-                             "give them fixed sizes with --shape"});
+      std::string name = tn::portName(main.getArgAttrDict(argument.getArgNumber()), "input",
+                                      argument.getArgNumber());
+      result.gaps.push_back(
+          {"Input", name, typeText(opt::tensorType(argument).getElementType()),
+           static_cast<int>(opt::tensorType(argument).getRank()),
+           "its sizes are not fixed, and memory of a board is laid out when compiling",
+           "give them fixed sizes with --shape"});
     }
-    result.program.inputs.push_back(
-        {tn::portName(main.getArgAttrDict(argument.getArgNumber()), "input",
-                      argument.getArgNumber()),
-         {},
-         -1});
+    result.program.inputs.push_back({tn::portName(main.getArgAttrDict(argument.getArgNumber()),
+                                                  "input", argument.getArgNumber()),
+                                     {},
+                                     -1});
   }
   if (!result.gaps.empty()) {
     return std::move(result);
@@ -171,8 +168,8 @@ void Lowering::addInput(BlockArgument argument, Value reader, const View &number
 }
 
 void Lowering::visitQuantize(tn::QuantizeOp op) {
-  std::optional<View> numbers =
-      quantizationOf(op, op.getScale(), op.getZeroPoint(), opt::tensorType(op.getY()).getElementType());
+  std::optional<View> numbers = quantizationOf(op, op.getScale(), op.getZeroPoint(),
+                                               opt::tensorType(op.getY()).getElementType());
   if (BlockArgument argument = dyn_cast<BlockArgument>(op.getX()); argument && numbers) {
     lowered.insert(op);
     addInput(argument, op.getY(), *numbers);
@@ -321,7 +318,8 @@ void Lowering::reportRest() {
   }
   for (auto [argument, port] : llvm::zip_equal(main.getArguments(), result.program.inputs)) {
     if (port.tensor < 0 && result.gaps.empty()) {
-      result.gaps.push_back({"Input", port.name, typeText(opt::tensorType(argument).getElementType()),
+      result.gaps.push_back({"Input", port.name,
+                             typeText(opt::tensorType(argument).getElementType()),
                              static_cast<int>(opt::tensorType(argument).getRank()),
                              "no QuantizeLinear or DequantizeLinear reads it", ""});
     }

@@ -57,7 +57,8 @@ struct Strided {
 
 class Lowering {
 public:
-  Lowering(mlir::ModuleOp lowered, tn::WeightStore &weights) : module(lowered), constants(weights) {}
+  Lowering(mlir::ModuleOp lowered, tn::WeightStore &weights)
+      : module(lowered), constants(weights) {}
 
   Lowered run();
 
@@ -95,7 +96,6 @@ private:
                llvm::ArrayRef<double> offsets, int32_t inner, const Quantizer &quantizer);
   Maybe rescaled(mlir::Operation *op, const View &x, int64_t count, const Quantizer &quantizer);
   Maybe table(mlir::Operation *op, mlir::Value value, const Quantizer &quantizer);
-
 
   // Windows.cpp
   Maybe average(mlir::Operation *op, mlir::Value x, std::vector<int32_t> shape, double divisor,

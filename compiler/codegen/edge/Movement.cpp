@@ -29,8 +29,8 @@ Strided merged(const Strided &strided) {
     if (size == 1) {
       continue;
     }
-    bool isNext = !result.sizes.empty() && result.in.back() == in * size &&
-                  result.out.back() == out * size;
+    bool isNext =
+        !result.sizes.empty() && result.in.back() == in * size && result.out.back() == out * size;
     if (isNext) {
       result.sizes.back() *= size;
       result.in.back() = in;
@@ -157,8 +157,7 @@ bool Lowering::movement(Operation *op) {
                     std::optional<View> view = viewOf(x);
                     return view && view->scale == first->scale && view->zero == first->zero;
                   });
-    Maybe tensor =
-        isSame ? this->concat(concat, {first->scale, first->zero}) : std::nullopt;
+    Maybe tensor = isSame ? this->concat(concat, {first->scale, first->zero}) : std::nullopt;
     if (tensor) {
       views[concat.getY()] = {*tensor, first->scale, first->zero};
     }

@@ -15,11 +15,11 @@ namespace tenon::codegen::edge {
 namespace {
 
 constexpr std::array<std::string_view, 37> kKeywords = {
-    "auto",     "break",  "case",     "char",   "const",   "continue", "default",  "do",
-    "double",   "else",   "enum",     "extern", "float",   "for",      "goto",     "if",
-    "inline",   "int",    "long",     "register", "restrict", "return", "short",   "signed",
-    "sizeof",   "static", "struct",   "switch", "typedef", "union",    "unsigned", "void",
-    "volatile", "while",  "_Bool",    "_Complex", "_Imaginary"};
+    "auto",     "break",  "case",   "char",     "const",     "continue", "default",  "do",
+    "double",   "else",   "enum",   "extern",   "float",     "for",      "goto",     "if",
+    "inline",   "int",    "long",   "register", "restrict",  "return",   "short",    "signed",
+    "sizeof",   "static", "struct", "switch",   "typedef",   "union",    "unsigned", "void",
+    "volatile", "while",  "_Bool",  "_Complex", "_Imaginary"};
 
 std::string upper(std::string_view name) {
   std::string text(name);
@@ -82,16 +82,13 @@ std::string arrayText(const Constant &constant) {
 class Printer {
 public:
   Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)),
-        hashes(layerHashes(printed)) {}
+      : program(printed), name(modelName), capital(upper(modelName)), hashes(layerHashes(printed)) {
+  }
 
   std::vector<File> files() const {
-    return {{name + ".h", header()},
-            {name + ".c", code()},
-            {name + "_weights.c", weights()},
-            {name + "_weights.h", weightsHeader()},
-            {name + "_kernels.h", kernels()},
-            {name + "_selftest.c", selfTest()},
+    return {{name + ".h", header()},          {name + ".c", code()},
+            {name + "_weights.c", weights()}, {name + "_weights.h", weightsHeader()},
+            {name + "_kernels.h", kernels()}, {name + "_selftest.c", selfTest()},
             {"Makefile", makefile()}};
   }
 
@@ -134,9 +131,9 @@ private:
     addPorts(text, program.outputs, "OUTPUT");
     text += strCat("\n/* From the inputs to the outputs. The inputs are overwritten. */\nvoid ",
                    name, "_run(void *arena);\n");
-    text += strCat("\n/* The same layer by layer, in order from 0. */\n#define ", capital,
-                   "_LAYERS ", program.calls.size(), "\nvoid ", name,
-                   "_layer(void *arena, int layer);\n");
+    text +=
+        strCat("\n/* The same layer by layer, in order from 0. */\n#define ", capital, "_LAYERS ",
+               program.calls.size(), "\nvoid ", name, "_layer(void *arena, int layer);\n");
     text += strCat("\n/* 0, or 1 and the first layer whose output differs from what the compiler "
                    "found. */\nint ",
                    name, "_selftest(void *arena, int *layer);\nconst char *", name,
@@ -162,7 +159,8 @@ private:
 
   std::string weights() const {
     std::string text = begin("its constants.");
-    text += strCat("#include \"", name, "_weights.h\"\n\n/* Where the constants go: flash by "
+    text += strCat("#include \"", name,
+                   "_weights.h\"\n\n/* Where the constants go: flash by "
                    "default. */\n#ifndef ",
                    capital, "_WEIGHT\n#define ", capital, "_WEIGHT\n#endif\n");
     size_t last = program.calls.size();
@@ -267,8 +265,8 @@ private:
       std::snprintf(hash, sizeof(hash), "0x%08xu", hashes[i]);
       std::string shown = commentText(call.node);
       std::ranges::replace(shown, '"', '_');
-      text += strCat("  {\"", shown, "\", ", tensor.offset, ", ",
-                     call.completes ? tensor.bytes : 0, ", ", hash, "},\n");
+      text += strCat("  {\"", shown, "\", ", tensor.offset, ", ", call.completes ? tensor.bytes : 0,
+                     ", ", hash, "},\n");
     }
     text += strCat("};\n\nconst char *", name,
                    "_layer_name(int layer) { return selftest_layers[layer].name; }\n\n");
@@ -290,29 +288,28 @@ private:
                    "= (hash ^ bytes[expected->offset + k]) * 16777619u;\n    }\n    if "
                    "(expected->bytes > 0 && hash != expected->hash) {\n      *layer = i;\n      "
                    "return 1;\n    }\n  }\n  (void)state;\n  return 0;\n}\n");
-    text += strCat("\n#ifdef SELFTEST_MAIN\n#include <stdio.h>\n\nint main(void) {\n  static "
-                   "uint32_t arena[(",
-                   capital, "_ARENA_BYTES + 3) / 4];\n  int layer = 0;\n  if (", name,
-                   "_selftest(arena, &layer)) {\n    printf(\"", name,
-                   ": layer %d (%s) differs\\n\", layer, ", name,
-                   "_layer_name(layer));\n    return 1;\n  }\n  printf(\"", name,
-                   ": %d layers are as compiled\\n\", ", capital, "_LAYERS);\n  return 0;\n}\n",
-                   "#endif\n");
+    text += strCat(
+        "\n#ifdef SELFTEST_MAIN\n#include <stdio.h>\n\nint main(void) {\n  static "
+        "uint32_t arena[(",
+        capital, "_ARENA_BYTES + 3) / 4];\n  int layer = 0;\n  if (", name,
+        "_selftest(arena, &layer)) {\n    printf(\"", name, ": layer %d (%s) differs\\n\", layer, ",
+        name, "_layer_name(layer));\n    return 1;\n  }\n  printf(\"", name,
+        ": %d layers are as compiled\\n\", ", capital, "_LAYERS);\n  return 0;\n}\n", "#endif\n");
     return text;
   }
 
   std::string makefile() const {
-    return strCat("# `make` builds the library, `make test` runs the self-test on this machine. CC "
-                  "and CFLAGS may name a board's.\nCC ?= cc\nAR ?= ar\nCFLAGS ?= -std=c99 -O2 -Wall "
-                  "-Wextra -pedantic\n\nlib",
-                  name, ".a: ", name, ".o ", name, "_weights.o\n\t$(AR) rcs $@ $^\n\n", name,
-                  ".o: ", name, ".c ", name, ".h ", name, "_kernels.h ", name,
-                  "_weights.h\n\t$(CC) $(CFLAGS) -c $< -o $@\n\n", name, "_weights.o: ", name,
-                  "_weights.c ", name, "_weights.h\n\t$(CC) $(CFLAGS) -c $< -o $@\n\n", name,
-                  "_selftest: ", name, "_selftest.c lib", name,
-                  ".a\n\t$(CC) $(CFLAGS) -DSELFTEST_MAIN $^ -o $@\n\ntest: ", name,
-                  "_selftest\n\t./", name, "_selftest\n\nclean:\n\trm -f *.o lib", name, ".a ",
-                  name, "_selftest\n\n.PHONY: test clean\n");
+    return strCat(
+        "# `make` builds the library, `make test` runs the self-test on this machine. CC "
+        "and CFLAGS may name a board's.\nCC ?= cc\nAR ?= ar\nCFLAGS ?= -std=c99 -O2 -Wall "
+        "-Wextra -pedantic\n\nlib",
+        name, ".a: ", name, ".o ", name, "_weights.o\n\t$(AR) rcs $@ $^\n\n", name, ".o: ", name,
+        ".c ", name, ".h ", name, "_kernels.h ", name,
+        "_weights.h\n\t$(CC) $(CFLAGS) -c $< -o $@\n\n", name, "_weights.o: ", name, "_weights.c ",
+        name, "_weights.h\n\t$(CC) $(CFLAGS) -c $< -o $@\n\n", name, "_selftest: ", name,
+        "_selftest.c lib", name, ".a\n\t$(CC) $(CFLAGS) -DSELFTEST_MAIN $^ -o $@\n\ntest: ", name,
+        "_selftest\n\t./", name, "_selftest\n\nclean:\n\trm -f *.o lib", name, ".a ", name,
+        "_selftest\n\n.PHONY: test clean\n");
   }
 
   const Program &program;

@@ -22,8 +22,9 @@ constexpr double kMaxSum = 2147483647.0;
 std::optional<EdgeWeights> Lowering::weightsOf(Operation *op, Value weight, int64_t columnDim) {
   tn::DequantizeOp dequantize = weight.getDefiningOp<tn::DequantizeOp>();
   if (!dequantize || !opt::Constants::isConstant(dequantize.getX())) {
-    return gap(op, viewOf(weight) ? "both of its operands are computed"
-                                  : "its weights are not quantized to 8 bits",
+    return gap(op,
+               viewOf(weight) ? "both of its operands are computed"
+                              : "its weights are not quantized to 8 bits",
                "put DequantizeLinear behind weights of 8 bits");
   }
   std::optional<std::vector<double>> numbers = constants.elements(dequantize.getX());
@@ -36,8 +37,9 @@ std::optional<EdgeWeights> Lowering::weightsOf(Operation *op, Value weight, int6
     return gap(op, "its weights are not quantized to 8 bits");
   }
   bool isOfColumns = scales->size() > 1 || zeros->size() > 1;
-  int64_t axis = dequantize.getAxis() < 0 ? dequantize.getAxis() + static_cast<int64_t>(shape.size())
-                                          : dequantize.getAxis();
+  int64_t axis = dequantize.getAxis() < 0
+                     ? dequantize.getAxis() + static_cast<int64_t>(shape.size())
+                     : dequantize.getAxis();
   if (isOfColumns && axis != columnDim) {
     return gap(op, "the scales of its weights belong to another dim than that of its outputs");
   }
@@ -150,16 +152,14 @@ Lowering::Maybe Lowering::conv(tn::ConvOp op, const Quantizer &quantizer) {
     }
   }
   int tensor = newTensor(countOf(op.getY()));
-  std::vector<int32_t> parameters = {at->batch, at->inH,  at->inW,
-                                     at->channels, at->outH, at->outW,
-                                     static_cast<int32_t>(outputs)};
+  std::vector<int32_t> parameters = {
+      at->batch, at->inH, at->inW, at->channels, at->outH, at->outW, static_cast<int32_t>(outputs)};
   if (!isDepthwise) {
     parameters.push_back(static_cast<int32_t>(op.getGroups()));
   }
-  parameters.insert(parameters.end(),
-                    {at->kernelH, at->kernelW, at->strideH, at->strideW, at->dilationH,
-                     at->dilationW, at->padH, at->padW, x->zero, quantizer.zero, quantizer.low,
-                     quantizer.high, step});
+  parameters.insert(parameters.end(), {at->kernelH, at->kernelW, at->strideH, at->strideW,
+                                       at->dilationH, at->dilationW, at->padH, at->padW, x->zero,
+                                       quantizer.zero, quantizer.low, quantizer.high, step});
   Call &made = call(op, isDepthwise ? Kernel::Depthwise : Kernel::Conv, {x->tensor}, tensor,
                     std::move(parameters));
   made.products = countOf(op.getY()) * depth * taps;
@@ -191,8 +191,7 @@ Lowering::Maybe Lowering::matmul(tn::MatmulOp op, Value bias, const Quantizer &q
       }
     }
   }
-  std::optional<Scales> scales =
-      scalesOf(op, rows, weights->scales, columns, bias, *x, quantizer);
+  std::optional<Scales> scales = scalesOf(op, rows, weights->scales, columns, bias, *x, quantizer);
   if (!scales) {
     return std::nullopt;
   }
@@ -201,8 +200,27 @@ Lowering::Maybe Lowering::matmul(tn::MatmulOp op, Value bias, const Quantizer &q
   int32_t in = static_cast<int32_t>(depth), out = static_cast<int32_t>(columns);
   int tensor = newTensor(countOf(op.getY()));
   Call &made = call(op, Kernel::Conv, {x->tensor}, tensor,
-                    {1, 1, count, in, 1, count, out, 1, 1, 1, 1, 1, 1, 1, 0, 0, x->zero,
-                     quantizer.zero, quantizer.low, quantizer.high, step});
+                    {1,
+                     1,
+                     count,
+                     in,
+                     1,
+                     count,
+                     out,
+                     1,
+                     1,
+                     1,
+                     1,
+                     1,
+                     1,
+                     1,
+                     0,
+                     0,
+                     x->zero,
+                     quantizer.zero,
+                     quantizer.low,
+                     quantizer.high,
+                     step});
   made.products = countOf(op.getY()) * depth;
   addArrays(made, std::move(rows), scales->bias, scales->multipliers, scales->shifts);
   return tensor;

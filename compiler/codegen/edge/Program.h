@@ -106,7 +106,7 @@ struct File {
 /// The C99 folder, and the report that it also holds. `name` is a C identifier.
 struct Folder {
   std::vector<File> files;
-  std::string report; ///< tenon.edge/1
+  std::string report;      ///< tenon.edge/1
   int64_t weightBytes = 0; ///< weights and biases
   int64_t scaleBytes = 0;  ///< multipliers, shifts and tables
 };

@@ -36,12 +36,10 @@ std::string reportOf(const Program &program, const std::string &name,
       bytes += static_cast<int64_t>(constant.bytes.size());
     }
     const Tensor &written = program.tensors[call.writes];
-    llvm::json::Object layer{{"node", call.node},
-                             {"kernel", std::string(infoOf(call.kernel).name)},
-                             {"products", call.products},
-                             {"constant_bytes", bytes},
-                             {"offset", written.offset},
-                             {"bytes", written.bytes}};
+    llvm::json::Object layer{
+        {"node", call.node},         {"kernel", std::string(infoOf(call.kernel).name)},
+        {"products", call.products}, {"constant_bytes", bytes},
+        {"offset", written.offset},  {"bytes", written.bytes}};
     if (call.completes) {
       layer["hash"] = llvm::formatv("{0:x-8}", hash).str();
     }

@@ -25,11 +25,13 @@ std::optional<Windows> windowsOf(Value x, Value y, ArrayRef<int64_t> kernel,
   ArrayRef<int64_t> outSpace = areChannelsLast ? out.slice(1, out.size() - 2) : out.drop_front(2);
   int64_t batch = areChannelsLast ? in[0] : in[0] * in[1];
   int64_t channels = areChannelsLast ? in.back() : 1;
-  return Windows{static_cast<int32_t>(batch), at(inSpace, true, 1), at(inSpace, false, 1),
-                 static_cast<int32_t>(channels), at(outSpace, true, 1), at(outSpace, false, 1),
-                 at(kernel, true, 1), at(kernel, false, 1), at(strides, true, 1),
-                 at(strides, false, 1), at(dilations, true, 1), at(dilations, false, 1),
-                 at(pads, true, 0), at(pads, false, 0)};
+  return Windows{static_cast<int32_t>(batch), at(inSpace, true, 1),
+                 at(inSpace, false, 1),       static_cast<int32_t>(channels),
+                 at(outSpace, true, 1),       at(outSpace, false, 1),
+                 at(kernel, true, 1),         at(kernel, false, 1),
+                 at(strides, true, 1),        at(strides, false, 1),
+                 at(dilations, true, 1),      at(dilations, false, 1),
+                 at(pads, true, 0),           at(pads, false, 0)};
 }
 
 namespace {
@@ -51,9 +53,8 @@ Lowering::Maybe Lowering::averagePool(tn::AvgPoolOp op, const Quantizer &quantiz
   if (!viewOf(op.getX())) {
     return std::nullopt;
   }
-  std::optional<Windows> at =
-      windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(), op.getDilations(),
-                op.getPads(), op.getChannelsLast());
+  std::optional<Windows> at = windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(),
+                                        op.getDilations(), op.getPads(), op.getChannelsLast());
   if (!at || at->dilationH != 1 || at->dilationW != 1 ||
       (op.getCeilMode() && op.getCountIncludePad())) {
     return gap(op, "an average over windows of this form has no kernel");
@@ -110,8 +111,8 @@ Lowering::Maybe Lowering::reduction(tn::ReduceOp op, const Quantizer &quantizer)
   }
   ArrayRef<int64_t> axes = op.getAxes(), dims = shapeOf(op.getX());
   bool isSum = op.getKind() == tn::ReduceKind::sum;
-  bool areNeighbours = !axes.empty() &&
-                       axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size());
+  bool areNeighbours =
+      !axes.empty() && axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size());
   if ((!isSum && op.getKind() != tn::ReduceKind::mean) || !areNeighbours) {
     return gap(op, "sums and means over neighbouring dims have kernels, not this reduction");
   }
@@ -160,11 +161,10 @@ Lowering::Maybe Lowering::softmax(tn::SoftmaxOp op, const Quantizer &quantizer) 
   }
   int32_t count = static_cast<int32_t>(countOf(op.getX()));
   int tensor = newTensor(count);
-  Call &made =
-      call(op, Kernel::Softmax, {x->tensor}, tensor,
-           {static_cast<int32_t>(count / columns), static_cast<int32_t>(columns),
-            static_cast<int32_t>(std::nearbyint(std::ldexp(inverse, shift))), shift, quantizer.zero,
-            quantizer.low, quantizer.high});
+  Call &made = call(op, Kernel::Softmax, {x->tensor}, tensor,
+                    {static_cast<int32_t>(count / columns), static_cast<int32_t>(columns),
+                     static_cast<int32_t>(std::nearbyint(std::ldexp(inverse, shift))), shift,
+                     quantizer.zero, quantizer.low, quantizer.high});
   made.mayOverwrite = true;
   made.constants.push_back(constantOf("powers", "uint16_t", powers));
   return tensor;
@@ -172,9 +172,8 @@ Lowering::Maybe Lowering::softmax(tn::SoftmaxOp op, const Quantizer &quantizer) 
 
 /// Of the numbers in tensor `x`.
 Lowering::Maybe Lowering::maximum(tn::MaxPoolOp op, int x) {
-  std::optional<Windows> at =
-      windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(), op.getDilations(),
-                op.getPads(), op.getChannelsLast());
+  std::optional<Windows> at = windowsOf(op.getX(), op.getY(), op.getKernel(), op.getStrides(),
+                                        op.getDilations(), op.getPads(), op.getChannelsLast());
   if (!at) {
     return gap(op, "a maximum over windows of this form has no kernel");
   }

@@ -21,18 +21,17 @@ constexpr std::string_view kBoard = "c";
 /// Flags that say something about engines.
 Status checkFlags(const CompileRequest &request) {
   const pipeline::CompileOptions &options = request.options;
-  std::pair<bool, std::string_view> given[] = {
-      {request.target.precision != "keep", "--precision"},
-      {!request.target.allow.empty(), "--allow"},
-      {!request.target.states.empty(), "--state"},
-      {!request.optimizeFor.empty(), "--optimize-for"},
-      {!request.session.empty(), "--session"},
-      {!request.kernels.empty(), "--kernel"},
-      {!request.stopAfter.empty(), "--stop-after"},
-      {request.wantsCubin, "--cubin"},
-      {options.maxWeights.has_value(), "--max-weights"},
-      {options.pages.has_value(), "--pages"},
-      {request.cache != "keep", "--cache"}};
+  std::pair<bool, std::string_view> given[] = {{request.target.precision != "keep", "--precision"},
+                                               {!request.target.allow.empty(), "--allow"},
+                                               {!request.target.states.empty(), "--state"},
+                                               {!request.optimizeFor.empty(), "--optimize-for"},
+                                               {!request.session.empty(), "--session"},
+                                               {!request.kernels.empty(), "--kernel"},
+                                               {!request.stopAfter.empty(), "--stop-after"},
+                                               {request.wantsCubin, "--cubin"},
+                                               {options.maxWeights.has_value(), "--max-weights"},
+                                               {options.pages.has_value(), "--pages"},
+                                               {request.cache != "keep", "--cache"}};
   for (auto [isGiven, flag] : given) {
     if (isGiven) {
       return Status::error(ErrorId::BadArgument,

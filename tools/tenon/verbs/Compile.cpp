@@ -113,8 +113,8 @@ Status compileForBoard(CompileRequest &request, const std::string &name, Termina
   terminal.note(fmt::format(
       "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
       "test runs its self-test",
-      made.folder, made.compiled.layers, made.compiled.arenaBytes,
-      made.compiled.folder.weightBytes, made.compiled.folder.scaleBytes, made.folder));
+      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.folder.weightBytes,
+      made.compiled.folder.scaleBytes, made.folder));
   return Status::ok();
 }
 
