@@ -115,7 +115,10 @@ class Host(Folders):
         done = self.refuse(2, "TN0105", "compile", "my-net.onnx", "--target", "c")
         self.assertIn("--name", done.stderr)
         self.refuse(2, "TN0105", "compile", "my-net.onnx", "--target", "c", "--name", "while")
-        self.refuse(2, "TN0105", "compile", "my-net.onnx", "--target", "c,cpu", "--name", "net")
+        for targets in (["--target", "c,cpu"], ["--target", "cpu", "--target", "c"]):
+            done = self.refuse(2, "TN0105", "compile", "my-net.onnx", *targets, "--name", "net")
+            self.assertIn("not a part of an engine", done.stderr)
+        self.refuse(3, "TN0302", "run", "my-net.onnx", "--target", "c")
         self.refuse(2, "TN0105", "compile", "my-net.onnx", "--target", "c", "--name", "net", "--precision", "fp16")
         self.refuse(2, "TN0105", "compile", "my-net.onnx", "--name", "net")
         self.assertEqual(before, sorted(self.folder.iterdir()))

@@ -8,8 +8,8 @@
 #include "tools/tenon/inputs/FileKind.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <span>
 
@@ -21,17 +21,24 @@ constexpr std::string_view kBoard = "c";
 /// Flags that say something about engines.
 Status checkFlags(const CompileRequest &request) {
   const pipeline::CompileOptions &options = request.options;
-  std::pair<bool, std::string_view> given[] = {{request.target.precision != "keep", "--precision"},
-                                               {!request.target.allow.empty(), "--allow"},
-                                               {!request.target.states.empty(), "--state"},
-                                               {!request.optimizeFor.empty(), "--optimize-for"},
-                                               {!request.session.empty(), "--session"},
-                                               {!request.kernels.empty(), "--kernel"},
-                                               {!request.stopAfter.empty(), "--stop-after"},
-                                               {request.wantsCubin, "--cubin"},
-                                               {options.maxWeights.has_value(), "--max-weights"},
-                                               {options.pages.has_value(), "--pages"},
-                                               {request.cache != "keep", "--cache"}};
+  std::pair<bool, std::string_view> given[] = {
+      {request.target.precision != "keep", "--precision"},
+      {!request.target.allow.empty(), "--allow"},
+      {!request.target.states.empty(), "--state"},
+      {!request.optimizeFor.empty(), "--optimize-for"},
+      {!request.session.empty(), "--session"},
+      {!request.kernels.empty(), "--kernel"},
+      {!request.stopAfter.empty(), "--stop-after"},
+      {request.wantsCubin, "--cubin"},
+      {options.maxWeights.has_value(), "--max-weights"},
+      {options.pages.has_value(), "--pages"},
+      {request.cache != "keep", "--cache"},
+      {options.invariant, "--invariant"},
+      {options.guard, "--guard"},
+      {!request.target.deviceProfile.empty(), "--device-profile"},
+      {!request.extraOutputs.empty(), "--tap"},
+      {!request.plugins.empty(), "--plugin"},
+      {request.tune != nullptr, "--budget"}};
   for (auto [isGiven, flag] : given) {
     if (isGiven) {
       return Status::error(ErrorId::BadArgument,
@@ -55,13 +62,16 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
 } // namespace
 
 Result<bool> isForBoard(const std::vector<std::string> &targets) {
-  bool isAny = std::ranges::find(targets, kBoard) != targets.end();
-  if (isAny && targets.size() > 1) {
-    return Status::error(ErrorId::BadArgument,
-                         "--target c makes a folder of C and cannot stand beside other targets",
-                         "compile once for each");
+  std::string all = fmt::format("{}", fmt::join(targets, ","));
+  if (all == kBoard) {
+    return true;
   }
-  return isAny;
+  if (fmt::format(",{},", all).find(fmt::format(",{},", kBoard)) != std::string::npos) {
+    return Status::error(ErrorId::BadArgument,
+                         "--target c makes a folder of C, not a part of an engine",
+                         "compile once for c and once for the other targets");
+  }
+  return false;
 }
 
 Result<CompiledFolder> compileToFolder(CompileRequest &request, const std::string &name) {

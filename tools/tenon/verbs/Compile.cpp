@@ -123,15 +123,15 @@ Status compile(CompileRequest &request, const std::string &name, double budget,
   pipeline::CompileOptions &options = request.options;
   listen(options, terminal);
   options.cancel = terminal.cancelFlag();
+  if (budget > 0) {
+    request.tune = [&] { return tuneFirst(request, budget, terminal); };
+  }
   TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
   if (isFolder) {
     return compileForBoard(request, name, terminal);
   }
   if (!name.empty()) {
     return Status::error(ErrorId::BadArgument, "--name is for --target c", "leave it out");
-  }
-  if (budget > 0) {
-    request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
