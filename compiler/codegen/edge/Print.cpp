@@ -189,7 +189,7 @@ private:
     while (!text.empty()) {
       size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
       std::string_view line = text.substr(0, end);
-      bool isPreamble = line.starts_with("#pragma once") || line.starts_with("#include");
+      bool isPreamble = line.starts_with("#pragma once") || line.starts_with("#include \"edge/");
       kept += isPreamble ? "" : line;
       text.remove_prefix(end);
     }
@@ -198,8 +198,8 @@ private:
 
   std::string kernels() const {
     std::string text = begin("the kernels that it uses.");
-    text += strCat("#ifndef ", capital, "_KERNELS_H\n#define ", capital,
-                   "_KERNELS_H\n\n#include <stdint.h>\n\n", withoutPreamble(commonKernelText()));
+    text += strCat("#ifndef ", capital, "_KERNELS_H\n#define ", capital, "_KERNELS_H\n\n",
+                   withoutPreamble(commonKernelText()));
     std::array<bool, kKernels> isUsed{};
     for (const Call &call : program.calls) {
       isUsed[static_cast<size_t>(call.kernel)] = true;

@@ -132,6 +132,12 @@ Lowering::Maybe Lowering::conv(tn::ConvOp op, const Quantizer &quantizer) {
   if (!weights) {
     return std::nullopt;
   }
+  bool isPointwise = at->kernelH * at->kernelW * at->strideH * at->strideW == 1 &&
+                     at->inH == at->outH && at->inW == at->outW;
+  if (isPointwise) { // one row of all positions
+    at->outW = at->inW *= at->inH * at->batch;
+    at->outH = at->inH = at->batch = 1;
+  }
   int64_t outputs = shape[0], depth = shape[1];
   std::optional<Scales> scales =
       scalesOf(op, weights->values, weights->scales, outputs, op.getBias(), *x, quantizer);
@@ -140,7 +146,7 @@ Lowering::Maybe Lowering::conv(tn::ConvOp op, const Quantizer &quantizer) {
   }
   int32_t step = scales->multipliers.size() > 1 ? 1 : 0;
   int64_t taps = static_cast<int64_t>(at->kernelH) * at->kernelW;
-  bool isDepthwise = depth == 1;
+  bool isDepthwise = depth == 1 && op.getGroups() > 1;
   // [out, depth, taps] → [taps, out], or [out, taps, depth].
   std::vector<int8_t> ordered(weights->values.size());
   for (int64_t o = 0; o < outputs; ++o) {
