@@ -27,6 +27,7 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
     result.folder = codegen::edge::printFolder(lowered.program, name);
     result.arenaBytes = lowered.program.arenaBytes;
     result.layers = lowered.program.calls.size();
+    result.peakNodes = std::move(lowered.program.peakNodes);
   }
   return result;
 }

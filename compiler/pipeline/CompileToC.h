@@ -13,6 +13,7 @@ struct CompiledToC {
   std::vector<codegen::edge::Gap> gaps;
   int64_t arenaBytes = 0;
   size_t layers = 0;
+  std::vector<std::string> peakNodes; ///< at which most of the arena is live
 };
 
 /// `options.output` and what belongs to other targets are not read. What the importer lacks is an

@@ -53,5 +53,7 @@ static inline uint32_t tn_load(const int8_t *bytes) {
 }
 // Bytes 0 and 2, and bytes 1 and 3, as halves of a word.
 static inline int16x2_t tn_even(uint32_t word) { return __sxtb16((int8x4_t)word); }
-static inline int16x2_t tn_odd(uint32_t word) { return __sxtb16((int8x4_t)__ror(word, 8)); }
+static inline int16x2_t tn_odd(uint32_t word) {
+  return __sxtb16((int8x4_t)(word >> 8 | word << 24));
+}
 #endif

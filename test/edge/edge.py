@@ -127,6 +127,18 @@ class Host(Folders):
         floats = self.refuse(3, "TN0301", "compile", CNN, "--target", "c", "--shape", "image:1x1x28x28")
         self.assertIn("quantize", floats.stderr)
 
+    def test_what_does_not_fit(self):
+        onnx.save(nets.keyword_spotting(), self.folder / "large.onnx")
+        self.succeed("compile", "large.onnx", "--target", "c", "--ram", "16000", "--flash", "27400", "-o", "fits")
+        done = self.refuse(6, "TN0851", "compile", "large.onnx", "--target", "c", "--ram", "12KiB")
+        self.assertIn("16000 bytes, 3712 more than --ram", done.stderr)
+        self.assertIn("most is live at Conv_", done.stderr)
+        done = self.refuse(6, "TN0851", "compile", "large.onnx", "--target", "c", "--flash", "20KiB")
+        self.assertIn("more than --flash", done.stderr)
+        self.refuse(2, "TN0105", "compile", "large.onnx", "--target", "c", "--ram", "0")
+        self.refuse(2, "TN0105", "compile", "large.onnx", "--ram", "64KiB")
+        self.assertFalse((self.folder / "large").exists())
+
     def test_sizes_must_be_fixed(self):
         model = nets.random_net(1)
         model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"

@@ -184,7 +184,13 @@ def block_function(net, x):
     return net.quantize(net.node(op, [x[0]], **attributes), x[1], 1 / 100 if op == "Tanh" else x[2])
 
 
-BLOCKS = [block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_concat, block_move, block_function, block_conv, block_depthwise]
+def block_wide(net, x):
+    """Filters with more taps than are gathered first."""
+    x = net.conv(x, 13, (1, 1))
+    return net.conv(x, 5, (3, 3), pads=(1, 1, 1, 1))
+
+
+BLOCKS = [block_wide, block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_concat, block_move, block_function, block_conv, block_depthwise]
 
 
 def keyword_spotting():

@@ -37,6 +37,27 @@ std::vector<Lifetime> lifetimesOf(const Program &program) {
   return lifetimes;
 }
 
+/// The nodes of the calls at which the live buffers have the most bytes, each once.
+std::vector<std::string> peakNodes(const Program &program,
+                                   const std::vector<PlannedBuffer> &buffers) {
+  std::vector<std::string> nodes;
+  int64_t most = 0;
+  for (size_t i = 0; i < program.calls.size(); ++i) {
+    int64_t time = static_cast<int64_t>(i) + 1, live = 0;
+    for (const PlannedBuffer &buffer : buffers) {
+      live += buffer.lower <= time && time < buffer.upper ? buffer.size : 0;
+    }
+    if (live > most) {
+      most = live;
+      nodes.clear();
+    }
+    if (live == most && std::ranges::find(nodes, program.calls[i].node) == nodes.end()) {
+      nodes.push_back(program.calls[i].node);
+    }
+  }
+  return nodes;
+}
+
 } // namespace
 
 void planArena(Program &program) {
@@ -68,6 +89,7 @@ void planArena(Program &program) {
   }
   constexpr int64_t kAlignment = 4; // for kernels that load words
   program.arenaBytes = OffsetPlanner().plan(planned, {.alignment = kAlignment}).bytes;
+  program.peakNodes = peakNodes(program, planned);
   for (size_t i = 0; i < owners.size(); ++i) {
     program.tensors[owners[i]].offset = planned[i].offset;
   }

@@ -75,6 +75,7 @@ struct Program {
   std::vector<Call> calls;
   std::vector<Port> inputs, outputs;
   int64_t arenaBytes = 0;
+  std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order
 };
 
 /// A node without a kernel.
@@ -86,7 +87,7 @@ struct Gap {
   std::string why, workaround;
 };
 
-/// Gives each tensor its place, so that the arena is small.
+/// Gives each tensor its place, so that the arena is small, and finds the peak.
 void planArena(Program &program);
 
 inline constexpr uint32_t kSelfTestSeed = 1;

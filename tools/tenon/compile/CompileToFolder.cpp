@@ -59,6 +59,29 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
   return made;
 }
 
+Status checkLimits(const std::string &model, const BoardRequest &board,
+                   const pipeline::CompiledToC &compiled) {
+  uint64_t arena = static_cast<uint64_t>(compiled.arenaBytes);
+  if (board.ram > 0 && arena > board.ram) {
+    return Status::error(
+        ErrorId::MemoryBudgetExceeded,
+        fmt::format("{}: the arena has {} bytes, {} more than --ram", model, arena,
+                    arena - board.ram),
+        fmt::format("most is live at {}: make what these read or write smaller, or raise --ram",
+                    fmt::join(compiled.peakNodes, ", ")));
+  }
+  uint64_t constants =
+      static_cast<uint64_t>(compiled.folder.weightBytes + compiled.folder.scaleBytes);
+  if (board.flash > 0 && constants > board.flash) {
+    return Status::error(ErrorId::MemoryBudgetExceeded,
+                         fmt::format("{}: the constants have {} bytes, {} more than --flash", model,
+                                     constants, constants - board.flash),
+                         "make the model narrower, for example with tenon prune before it is "
+                         "quantized, or raise --flash");
+  }
+  return Status::ok();
+}
+
 } // namespace
 
 Result<bool> isForBoard(const std::vector<std::string> &targets) {
@@ -74,12 +97,12 @@ Result<bool> isForBoard(const std::vector<std::string> &targets) {
   return false;
 }
 
-Result<CompiledFolder> compileToFolder(CompileRequest &request, const std::string &name) {
+Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardRequest &board) {
   pipeline::CompileOptions &options = request.options;
   TENON_TRY(checkFlags(request));
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
   TENON_TRY(isModel(options.model, Takes::Model).takeStatus());
-  TENON_ASSIGN(std::string identifier, nameFor(options.model, name));
+  TENON_ASSIGN(std::string identifier, nameFor(options.model, board.name));
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
@@ -87,6 +110,7 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const std::strin
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }
+  TENON_TRY(checkLimits(options.model, board, result.compiled));
   std::error_code error;
   std::filesystem::create_directories(result.folder, error);
   if (error) {

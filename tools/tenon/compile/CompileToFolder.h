@@ -19,8 +19,17 @@ struct CompiledFolder {
   pipeline::CompiledToC compiled;
 };
 
-/// Writes the folder, which may exist; nothing where the model has gaps (TN0301). `name` begins the
-/// names in C; empty for that of the model's file.
-Result<CompiledFolder> compileToFolder(CompileRequest &request, const std::string &name);
+/// What only `--target c` is asked.
+struct BoardRequest {
+  std::string name;   ///< begins the names in C; empty for that of the model's file
+  uint64_t ram = 0;   ///< the arena has at most so many bytes; 0 for no limit
+  uint64_t flash = 0; ///< the same for the constants
+
+  bool operator==(const BoardRequest &) const = default;
+};
+
+/// Writes the folder, which may exist; nothing where the model has gaps (TN0301) or does not fit
+/// (TN0851).
+Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardRequest &board);
 
 } // namespace tenon::tool

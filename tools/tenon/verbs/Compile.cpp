@@ -101,8 +101,8 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
 }
 
 /// `--target c`.
-Status compileForBoard(CompileRequest &request, const std::string &name, Terminal &terminal) {
-  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, name));
+Status compileForBoard(CompileRequest &request, const BoardRequest &board, Terminal &terminal) {
+  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board));
   if (terminal.json()) {
     Json report = parseJson(made.compiled.folder.report);
     report.erase("schema");
@@ -118,7 +118,7 @@ Status compileForBoard(CompileRequest &request, const std::string &name, Termina
   return Status::ok();
 }
 
-Status compile(CompileRequest &request, const std::string &name, double budget,
+Status compile(CompileRequest &request, const BoardRequest &board, double budget,
                Terminal &terminal) {
   pipeline::CompileOptions &options = request.options;
   listen(options, terminal);
@@ -128,10 +128,11 @@ Status compile(CompileRequest &request, const std::string &name, double budget,
   }
   TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
   if (isFolder) {
-    return compileForBoard(request, name, terminal);
+    return compileForBoard(request, board, terminal);
   }
-  if (!name.empty()) {
-    return Status::error(ErrorId::BadArgument, "--name is for --target c", "leave it out");
+  if (!(board == BoardRequest())) {
+    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
+                         "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
@@ -159,9 +160,14 @@ Action declareCompile(CLI::App &command) {
   addOutput(command, request.output,
             "Where to write the engine; by default the model's name with .tenon. With --target c "
             "a folder; by default the model's name");
-  std::shared_ptr<std::string> name = std::make_shared<std::string>();
-  command.add_option("--name", *name,
+  std::shared_ptr<BoardRequest> board = std::make_shared<BoardRequest>();
+  command.add_option("--name", board->name,
                      "For --target c: what names in C begin with; by default the model's name");
+  constexpr uint64_t kMostOfBoard = uint64_t{1} << 32;
+  addBytes(command, "--ram", {1, kMostOfBoard}, board->ram,
+           "For --target c: refuse a larger arena (64KiB)");
+  addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
+           "For --target c: refuse more bytes of constants (256KiB)");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
@@ -245,8 +251,8 @@ Action declareCompile(CLI::App &command) {
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");
-  return [flags, name, budget](Terminal &terminal) {
-    return compile(*flags, *name, *budget, terminal);
+  return [flags, board, budget](Terminal &terminal) {
+    return compile(*flags, *board, *budget, terminal);
   };
 }
 
