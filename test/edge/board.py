@@ -73,7 +73,7 @@ def run_host(folder, name, inputs):
 
 def run_checked(folder, name, inputs):
     """With the sanitizers, which see a read or write beside the arena and its guards, and arithmetic that C does not define."""
-    return run_built(folder, name, inputs, [CLANG, "-O1", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"])
+    return run_built(folder, name, inputs, [CLANG, "-O0", "-fsanitize=undefined,address", "-fno-sanitize-recover=all"])
 
 
 def run_built(folder, name, inputs, compiler):

@@ -20,7 +20,7 @@ import nets
 from reference import Reference
 from tool import CNN, ToolTest
 
-RANDOM_NETS = 16
+RANDOM_NETS = 14
 ON_BOARD = 4
 
 

@@ -7,8 +7,9 @@
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/text/Text.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -106,6 +107,13 @@ Lowered Lowering::run() {
     });
     if (!isFixed) {
       gap(&op, "the sizes of its result depend on data");
+      continue;
+    }
+    bool isCounted = llvm::all_of(op.getResults(), [](Value value) {
+      return countOf(value) > 0 && countOf(value) <= std::numeric_limits<int32_t>::max();
+    });
+    if (!isCounted) {
+      gap(&op, "its result has no elements, or more than 32 bits count");
       continue;
     }
     visit(&op);

@@ -4,7 +4,6 @@
 
 #include "compiler/graph/Shape.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <functional>
 #include <numeric>
