@@ -40,6 +40,45 @@ static TN_APART void tn_dot_1x2(const int8_t *x, const int8_t *v, const int8_t *
   sums[1] = b;
 }
 
+// One position by four filters, which are `taps` apart.
+static TN_APART void tn_dot_1x4(const int8_t *x, const int8_t *w, int32_t taps, int32_t *sums) {
+  const int8_t *end = x + taps;
+  int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+#if defined(__ARM_FEATURE_DSP)
+  const int8_t *words = x + (taps & ~3);
+  TN_ROLLED
+  for (; x != words; x += 4, w += 4) {
+    uint32_t xs = tn_load(x), ws = tn_load(w);
+    int16x2_t even = tn_even(xs), odd = tn_odd(xs);
+    const int8_t *next = w + taps;
+    a = __smlad(even, tn_even(ws), a);
+    a = __smlad(odd, tn_odd(ws), a);
+    ws = tn_load(next);
+    next += taps;
+    b = __smlad(even, tn_even(ws), b);
+    b = __smlad(odd, tn_odd(ws), b);
+    ws = tn_load(next);
+    next += taps;
+    c = __smlad(even, tn_even(ws), c);
+    c = __smlad(odd, tn_odd(ws), c);
+    ws = tn_load(next);
+    d = __smlad(even, tn_even(ws), d);
+    d = __smlad(odd, tn_odd(ws), d);
+  }
+#endif
+  TN_ROLLED
+  for (; x != end; ++x, ++w) {
+    a += *x * w[0];
+    b += *x * w[taps];
+    c += *x * w[2 * taps];
+    d += *x * w[3 * taps];
+  }
+  sums[0] = a;
+  sums[1] = b;
+  sums[2] = c;
+  sums[3] = d;
+}
+
 // Two positions by two filters; the second position's sums are the last two.
 static TN_APART void tn_dot_2x2(const int8_t *x, const int8_t *y, const int8_t *v, const int8_t *w,
                                 int32_t n, int32_t *sums) {
@@ -163,21 +202,32 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
   int32_t taps = s->kernel_h * s->kernel_w * depth, outputs = s->out_c;
   int32_t scale_step = s->scale_step, bounds[3] = {s->out_zero, s->low, s->high};
   int32_t isInside = left >= 0 && left + (positions - 1) * s->stride_w + s->kernel_w <= s->in_w;
-  // One tap has no neighbours: what it reads is a patch.
-  int32_t isPatch = taps <= TN_PATCH && s->kernel_h * s->kernel_w > 1;
+  int32_t isPoint = s->kernel_h * s->kernel_w == 1 && isInside && top >= 0 && top < s->in_h;
+  int32_t isGathered = isPoint || taps <= TN_PATCH;
   int8_t patch[2][TN_PATCH];
-  for (int32_t p = 0; isPatch && p < positions; ++p) {
-    tn_conv_gather(s, image, depth, top, left + p * s->stride_w, patch[p]);
+  const int8_t *first = patch[0], *second = patch[1];
+  if (isPoint) {
+    first = image + (top * s->in_w + left) * s->in_c;
+    second = first + (positions - 1) * s->stride_w * s->in_c;
+  } else if (isGathered) {
+    for (int32_t p = 0; p < positions; ++p) {
+      tn_conv_gather(s, image, depth, top, left + p * s->stride_w, patch[p]);
+    }
   }
-  for (int32_t o = 0; o < columns; o += 2) {
+  for (int32_t o = 0, filters; o < columns; o += filters) {
+    filters = columns - o < 2 ? columns - o : 2;
     // The last filter of an odd number of them is taken twice.
-    int32_t next = o + 1 < columns ? 1 : 0;
-    const int8_t *v = weights + o * taps, *w = v + next * taps;
-    int32_t sums[4] = {bias[o], bias[o + next], bias[o], bias[o + next]};
-    if (isPatch && positions == 2) {
-      tn_dot_2x2(patch[0], patch[1], v, w, taps, sums);
-    } else if (isPatch) {
-      tn_dot_1x2(patch[0], v, w, taps, sums);
+    const int8_t *v = weights + o * taps, *w = v + (filters - 1) * taps;
+    int32_t sums[4] = {bias[o], bias[o + filters - 1], bias[o], bias[o + filters - 1]};
+    if (isGathered && positions == 1 && columns - o >= 4) {
+      filters = 4;
+      sums[2] = bias[o + 2];
+      sums[3] = bias[o + 3];
+      tn_dot_1x4(first, v, taps, sums);
+    } else if (isGathered && positions == 2) {
+      tn_dot_2x2(first, second, v, w, taps, sums);
+    } else if (isGathered) {
+      tn_dot_1x2(first, v, w, taps, sums);
     } else if (positions == 2 && isInside) {
       tn_conv_inside(s, image, v, w, top, left, sums);
     } else {
@@ -186,7 +236,7 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
         tn_conv_border(s, image, v, w, depth, top, left + s->stride_w, sums + 2);
       }
     }
-    tn_conv_store(sums, positions, next + 1, multiplier + o * scale_step, shift + o * scale_step,
+    tn_conv_store(sums, positions, filters, multiplier + o * scale_step, shift + o * scale_step,
                   scale_step, bounds, outputs, out + o);
   }
 }
