@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kBoard = "c";
 
 /// Flags that say something about engines.
-Status checkFlags(const CompileRequest &request) {
+Status checkEngineFlags(const CompileRequest &request) {
   const pipeline::CompileOptions &options = request.options;
   std::pair<bool, std::string_view> given[] = {
       {request.target.precision != "keep", "--precision"},
@@ -99,7 +99,7 @@ Result<bool> isForBoard(const std::vector<std::string> &targets) {
 
 Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardRequest &board) {
   pipeline::CompileOptions &options = request.options;
-  TENON_TRY(checkFlags(request));
+  TENON_TRY(checkEngineFlags(request));
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
   TENON_TRY(isModel(options.model, Takes::Model).takeStatus());
   TENON_ASSIGN(std::string identifier, nameFor(options.model, board.name));
