@@ -10,14 +10,16 @@
 namespace tenon::ops {
 namespace {
 
-Result<Tensors> runPages(const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
-                         const Tensors &results, const std::vector<int64_t> &symbols) {
-  llvm::Expected<Tensors> outputs =
-      codegen::cuda::runEmulated(source.text, operands, results, symbols);
-  if (!outputs) {
-    return Status::error(ErrorId::InternalError, llvm::toString(outputs.takeError()));
-  }
-  return std::move(*outputs);
+RegionRunner runOn(const target::Target &gpu) {
+  return [&gpu](const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
+                const Tensors &results, const std::vector<int64_t> &symbols) -> Result<Tensors> {
+    llvm::Expected<Tensors> outputs = codegen::cuda::runEmulated(
+        source.text, operands, results, symbols, /*reversed=*/false, /*status=*/nullptr, gpu);
+    if (!outputs) {
+      return Status::error(ErrorId::InternalError, llvm::toString(outputs.takeError()));
+    }
+    return std::move(*outputs);
+  };
 }
 
 std::string nameOf(const testing::TestParamInfo<Heads> &info) {
@@ -33,7 +35,9 @@ const StepOf kFewer[] = {{{2, 110, 20}, {0, 20, 17}, {3, 0, 1}}, {{0, 36, 1}}};
 
 /// And a token's bits are those that it has in another step.
 TEST_P(GpuPagedTest, AgreesWithTheReference) {
-  PagedModule module(GetParam(), target::targetOf("sm_90"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(GetParam(), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run(kMany, runPages);
   ASSERT_EQ(size_t(69), expected.size()) << module.problem;
@@ -70,10 +74,11 @@ const StepOf kShares[] = {{{1, 998, 4}, {3, 498, 4}, {0, 124, 6}, {4, 0, 26}},
                           {{0, 128, 1}}};
 
 /// Whether the tokens that steps have in common with others have the same bits.
-void expectSameBits(PagedModule &module, const Rows &expected, ArrayRef<StepOf> steps) {
+void expectSameBits(PagedModule &module, const RegionRunner &runner, const Rows &expected,
+                    ArrayRef<StepOf> steps) {
   for (const StepOf &step : steps) {
     size_t compared = 0;
-    for (const auto &[key, bytes] : module.run(step, runPages)) {
+    for (const auto &[key, bytes] : module.run(step, runner)) {
       auto found = expected.find(key);
       if (found != expected.end()) {
         ++compared;
@@ -87,22 +92,25 @@ void expectSameBits(PagedModule &module, const Rows &expected, ArrayRef<StepOf> 
 
 /// A token's bits are those that it has alone, beside few others and in chunks.
 TEST_P(InvariantPagedTest, BitsDoNotDependOnTheStep) {
-  PagedModule module(invariant(GetParam()), target::targetOf("sm_90a"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(invariant(GetParam()), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run(kChunks, runPages);
   ASSERT_EQ(size_t(86), expected.size()) << module.problem;
-  expectSameBits(module, expected, kShares);
+  expectSameBits(module, runPages, expected, kShares);
 }
 
 /// Nor where two warpgroups share keys, which a GPU of so few processors has work for.
 TEST(InvariantPagedOrderTest, TwoWarpgroupsChangeNoBits) {
   target::Target gpu = target::targetOf("sm_90a");
   gpu.cores = 4;
+  RegionRunner runPages = runOn(gpu);
   PagedModule module(invariant({"f16", 1, 1, 64, 64}), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run({{0, 0, 1024}}, runPages);
   ASSERT_EQ(size_t(1024), expected.size()) << module.problem;
-  expectSameBits(module, expected, {StepOf{{0, 440, 70}}, {{0, 1020, 4}}});
+  expectSameBits(module, runPages, expected, {StepOf{{0, 440, 70}}, {{0, 1020, 4}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -204,7 +212,9 @@ private:
 /// The kernels of many tokens and of few add up in the stated order; others would be found.
 TEST(InvariantPagedOrderTest, PartsOfKeysAreAddedInTheirOrder) {
   Heads heads = invariant({"f16", 2, 1, 64, 64});
-  PagedModule module(heads, target::targetOf("sm_90a"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(heads, gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   std::map<Added, size_t> others;
   for (const StepOf &step : {StepOf{{1, 500, 66}}, {{1, 563, 3}}}) {
