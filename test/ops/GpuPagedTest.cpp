@@ -65,11 +65,12 @@ Heads invariant(Heads heads) {
   return heads;
 }
 
-/// Chunks of many tokens, around the ends of parts of keys.
-const StepOf kChunks = {{1, 994, 8}, {3, 494, 8}, {0, 60, 70}};
+/// Chunks of many tokens, around the ends of parts of keys. 16 tokens behind 16 parts have so many
+/// numbers that another order would show in some, rounded to 16 bits as they are.
+const StepOf kChunks = {{1, 986, 16}, {3, 494, 8}, {0, 60, 70}};
 /// Few, so few that blocks share keys, and alone.
-const StepOf kShares[] = {{{1, 998, 4}, {3, 498, 4}, {0, 124, 6}, {4, 0, 26}},
-                          {{0, 62, 4}, {3, 499, 1}},
+const StepOf kShares[] = {{{1, 986, 16}, {3, 494, 8}, {0, 60, 10}, {4, 0, 6}},
+                          {{1, 986, 16}},
                           {{1, 1000, 1}},
                           {{0, 128, 1}}};
 
@@ -97,7 +98,7 @@ TEST_P(InvariantPagedTest, BitsDoNotDependOnTheStep) {
   PagedModule module(invariant(GetParam()), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run(kChunks, runPages);
-  ASSERT_EQ(size_t(86), expected.size()) << module.problem;
+  ASSERT_EQ(size_t(94), expected.size()) << module.problem;
   expectSameBits(module, runPages, expected, kShares);
 }
 
@@ -110,7 +111,7 @@ TEST(InvariantPagedOrderTest, TwoWarpgroupsChangeNoBits) {
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run({{0, 0, 1024}}, runPages);
   ASSERT_EQ(size_t(1024), expected.size()) << module.problem;
-  expectSameBits(module, runPages, expected, {StepOf{{0, 440, 70}}, {{0, 1020, 4}}});
+  expectSameBits(module, runPages, expected, {StepOf{{0, 440, 70}}, {{0, 984, 40}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -216,25 +217,25 @@ TEST(InvariantPagedOrderTest, PartsOfKeysAreAddedInTheirOrder) {
   RegionRunner runPages = runOn(gpu);
   PagedModule module(heads, gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
-  std::map<Added, size_t> others;
-  for (const StepOf &step : {StepOf{{1, 500, 66}}, {{1, 563, 3}}}) {
+  // Many tokens, few, and so few that blocks share keys.
+  for (const StepOf &step : {StepOf{{1, 500, 66}}, {{1, 526, 40}}, {{1, 550, 16}}}) {
     Rows rows = module.run(step, runPages);
     ASSERT_FALSE(rows.empty()) << module.problem;
+    std::map<Added, size_t> others;
     for (const auto &[key, bytes] : rows) {
       for (int64_t head = 0; head < heads.heads; ++head) {
         RowModel row(heads, key.first, key.second, head);
         std::vector<uint16_t> actual(heads.valueWidth);
         memcpy(actual.data(), bytes.data() + head * heads.valueWidth * 2, heads.valueWidth * 2);
-        EXPECT_EQ(row.result(Added::InOrder), actual)
-            << "sequence " << key.first << ", position " << key.second;
+        EXPECT_EQ(row.result(Added::InOrder), actual) << "position " << key.second;
         for (Added how : {Added::Backwards, Added::WithOneMaximum}) {
           others[how] += row.result(how) != actual;
         }
       }
     }
+    EXPECT_GT(others[Added::Backwards], size_t(0)) << rows.size();
+    EXPECT_GT(others[Added::WithOneMaximum], size_t(0)) << rows.size();
   }
-  EXPECT_GT(others[Added::Backwards], size_t(0));
-  EXPECT_GT(others[Added::WithOneMaximum], size_t(0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, GpuPagedTest,
