@@ -116,7 +116,7 @@ TEST(InvariantPagedOrderTest, TwoWarpgroupsChangeNoBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Heads, InvariantPagedTest,
-    testing::Values(Heads{"f16", 4, 2, 64, 64}, Heads{"f16", 2, 1, 64, 64, 100, 3},
+    testing::Values(Heads{"f16", 4, 2, 64, 64}, Heads{"f16", 1, 1, 64, 64, 100, 3},
                     Heads{"bf16", 1, 1, 128, 128}, Heads{"f16", 1, 1, 136, 136, 70, 5},
                     Heads{"f32", 2, 1, 80, 72, 17}, Heads{"bf16", 1, 1, 66, 40, 90, 3}),
     nameOf);
