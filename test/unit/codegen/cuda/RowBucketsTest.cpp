@@ -187,7 +187,8 @@ TEST(CudaRowBucketsTest, InvariantRowsHaveOneOrder) {
   c.isInvariant = true;
   c.most = 4096;
   c.columns = c.depth = 2048;
-  for (const char *name : {"sm_80", "sm_90a"}) {
+  for (auto [name, columns] : {std::pair("sm_80", 2048), {"sm_90a", 2048}, {"sm_90a", 16384}}) {
+    c.columns = columns;
     Bucketed bucketed(c, /*calls=*/true, target::targetOf(name));
     EXPECT_EQ(bucketed.buckets.buckets.back().rows.most, 4096) << bucketed.why;
     EXPECT_EQ(bucketed.text().find("8 gemv, 16 gemv, "), size_t(0)) << bucketed.text();
