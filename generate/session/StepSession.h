@@ -25,6 +25,8 @@ struct StepBatch {
   std::vector<int64_t> rows; ///< [L], of the tokens
   /// [L], or empty where nothing is drawn: what the draw behind each row depends on.
   std::vector<DrawParameters> draws = {};
+  /// [F], numbers of `rows` whose logits are fetched, of an engine with draws; empty: all.
+  std::vector<int64_t> fetched = {};
 };
 
 /// One thread at a time; the model outlives it.
@@ -39,11 +41,12 @@ public:
   const PageFacts &facts() const { return pageFacts; }
   /// Whether the engine draws.
   bool draws() const { return model->draws(); }
-  /// Writes keys and values of the tokens into their pages, the logits of `rows` to `logits`, [L,
-  /// vocabulary], and what is drawn behind them to `drawn`, [L]. Of an engine that draws either may
-  /// be empty, where it is not wanted; of others nothing is drawn. A token is -1 where its row's
-  /// logits are not finite. Errors: TN0105 where the vectors' sizes or numbers contradict each
-  /// other or the engine's sizes, before anything runs; otherwise as tenon_session_run.
+  /// Writes keys and values of the tokens into their pages, the logits of `rows` or of those that
+  /// are fetched to `logits`, [L or F, vocabulary], and what is drawn behind them to `drawn`, [L].
+  /// Of an engine that draws either may be empty, where it is not wanted; of others nothing is
+  /// drawn. A token is -1 where its row's logits are not finite. Errors: TN0105 where the vectors'
+  /// sizes or numbers contradict each other or the engine's sizes, before anything runs; otherwise
+  /// as tenon_session_run.
   Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn = {});
   /// Bytes that the session holds.
   Result<uint64_t> memory() const;
@@ -52,6 +55,7 @@ private:
   StepSession() = default;
   Status check(const StepBatch &batch, size_t logits, size_t drawn) const;
   Status runChecked(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn);
+  Status runPadded(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn);
 
   const LanguageModel *model = nullptr;
   PageFacts pageFacts;
