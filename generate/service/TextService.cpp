@@ -249,6 +249,8 @@ Status TextService::step(const Take &take) {
   return Status::ok();
 }
 
+bool TextService::rehearse() { return engine->rehearse(options.stepTokens, options.maxRunning); }
+
 TextService::Answer *TextService::answerOf(const Work &work) {
   auto found = answers.find(work.id);
   bool isIt = found != answers.end() && found->second.serial == work.serial;

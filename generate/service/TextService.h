@@ -91,6 +91,9 @@ public:
   /// while prompts are computed. The returned status says of such a step why it failed.
   Status step(const Take &take);
 
+  /// Makes a later step faster, for while nobody waits for one; false where nothing is left to do.
+  bool rehearse();
+
   /// The model's, with the positions that its pages leave to a sequence.
   const ModelFacts &modelFacts() const { return facts; }
   ServiceStatistics statistics() const;

@@ -122,6 +122,20 @@ Status StepSession::runPadded(const StepBatch &batch, std::span<float> logits,
   return Status::ok();
 }
 
+std::vector<StepSize> StepSession::sizes(int64_t tokens, int64_t sequences) const {
+  return draws() ? stepSizes({tokens, sequences}, facts()) : std::vector<StepSize>();
+}
+
+Status StepSession::rehearse(const StepSize &size) {
+  constexpr int kRuns = 2; // a GPU's graph is made by the second
+  StepBatch step = emptyStep(size, facts());
+  std::vector<Draw> drawn(step.rows.size());
+  for (int i = 0; i < kRuns; ++i) {
+    TENON_TRY(run(step, {}, drawn));
+  }
+  return Status::ok();
+}
+
 Result<uint64_t> StepSession::memory() const {
   tenon_memory_use use = {};
   use.struct_size = sizeof(use);

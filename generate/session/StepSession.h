@@ -29,6 +29,10 @@ struct StepBatch {
   std::vector<int64_t> fetched = {};
 };
 
+struct StepSize {
+  int64_t tokens = 0, sequences = 0;
+};
+
 /// One thread at a time; the model outlives it.
 class StepSession {
 public:
@@ -48,6 +52,11 @@ public:
   /// sizes or numbers contradict each other or the engine's sizes, before anything runs; otherwise
   /// as tenon_session_run.
   Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn = {});
+  /// Sizes of steps whose first run takes longer than later ones, of up to so many tokens and
+  /// sequences: those of a GPU, which keeps a graph for each.
+  std::vector<StepSize> sizes(int64_t tokens, int64_t sequences) const;
+  /// Has a step of such a size run, which writes nothing, until later ones are as fast as they get.
+  Status rehearse(const StepSize &size);
   /// Bytes that the session holds.
   Result<uint64_t> memory() const;
 
