@@ -202,7 +202,8 @@ Action declareCompile(CLI::App &command) {
                    "chunks and from shared pages; tenon explain kernels says what it costs");
   command.add_flag(
       "--cubin", flags->wantsCubin,
-      "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");
+      "For GPUs: also store machine code made by ptxas, so that loading compiles nothing; "
+      "language models have it without this flag if a ptxas is found");
   command.add_option("--ptxas", flags->ptxas,
                      "The ptxas for --cubin; by default the first one found");
   command.add_flag("--guard", request.guard,
