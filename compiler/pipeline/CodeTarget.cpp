@@ -68,6 +68,9 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
     if (!kernel) {
       return kernel.takeError();
     }
+    if (kernel->exchange) {
+      return codegen::CompiledRegion{{{std::move(*kernel->exchange)}, {}}, ""};
+    }
     return asRegion(std::move(*kernel), shape);
   };
   target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
@@ -86,7 +89,8 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
       support.push_back(std::move(*object));
     }
     llvm::SmallVector<llvm::StringRef> all(support.begin(), support.end());
-    all.append(objects.begin(), objects.end());
+    llvm::copy_if(objects, std::back_inserter(all),
+                  [](llvm::StringRef object) { return !object.empty(); });
     return codegen::cpu::linkCode(all, symbols);
   };
   return target;

@@ -385,6 +385,33 @@ TEST(Validate, Sections) {
                 kGpu);
 }
 
+TEST(Validate, Collectives) {
+  test::PlanBuilder builder;
+  builder.plan.ranks = 2;
+  ExprId four = builder.size(4);
+  uint32_t x = builder.input("x", DType::F32, {four});
+  uint32_t y = builder.output("y", DType::F32, {four});
+  builder.weight(0, 96);
+  builder.collective(CollectiveKind::AllReduce, x, y, four);
+  builder.finish();
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  expectRefused(
+      builder.plan,
+      {{"one rank", bad, [](Plan &p) { p.ranks = 1; }},
+       {"no rank", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.ranks = 0; }},
+       {"too many", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.ranks = 65; }},
+       {"no size", bad, [](Plan &p) { p.instructions[0].sizes.clear(); }},
+       {"one buffer", bad, [](Plan &p) { p.instructions[0].buffers.pop_back(); }},
+       {"both read", bad, [](Plan &p) { p.instructions[0].reads = 2; }},
+       {"a kind", bad, [](Plan &p) { p.instructions[0].collective = CollectiveKind(2); }},
+       {"a type", bad, [](Plan &p) { p.instructions[0].dtype = DType(0); }},
+       {"a sum of integers", bad, [](Plan &p) { p.instructions[0].dtype = DType::I32; }}});
+  std::vector<Weight> weights = {{"w", 96, 0, 2}};
+  EXPECT_TRUE(validatePlan(builder.plan, weights, 0).isOk());
+  weights[0].ranks = 3;
+  EXPECT_EQ(ErrorId::EngineBadBuffer, validatePlan(builder.plan, weights, 0).id());
+}
+
 TEST(Validate, ProductsOf8BitFloats) {
   const ErrorId bad = ErrorId::EngineBadInstruction;
   Plan plan = goodGpuPlan();
