@@ -73,9 +73,11 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
     }
     return asRegion(std::move(*kernel), shape);
   };
-  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
+  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> ofRegions,
                                        llvm::ArrayRef<llvm::StringRef> symbols,
                                        const CompileCache &cache) -> llvm::Expected<std::string> {
+    llvm::SmallVector<llvm::StringRef> objects(ofRegions); // exchanges between ranks have none
+    llvm::erase_if(objects, [](llvm::StringRef object) { return object.empty(); });
     llvm::Expected<std::vector<std::string>> names = codegen::cpu::supportOf(objects);
     if (!names) {
       return names.takeError();
@@ -89,8 +91,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
       support.push_back(std::move(*object));
     }
     llvm::SmallVector<llvm::StringRef> all(support.begin(), support.end());
-    llvm::copy_if(objects, std::back_inserter(all),
-                  [](llvm::StringRef object) { return !object.empty(); });
+    all.append(objects.begin(), objects.end());
     return codegen::cpu::linkCode(all, symbols);
   };
   return target;
