@@ -6,6 +6,7 @@
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
 #include "compiler/shard/RankWeights.h"
+#include "compiler/shard/RunRanks.h"
 #include "support/text/Text.h"
 
 using namespace mlir;
@@ -18,6 +19,16 @@ constexpr int64_t kLikelyContext = 2048;
 
 /// What ranks of a CPU exchange stays in one memory: their cuts show what GPUs do.
 constexpr double kFreeSeconds = 1e-9;
+
+Status errorOf(const shard::RankCheck &check, int64_t ranks) {
+  if (check.difference <= shard::kRankTolerance) {
+    return Status::ok();
+  }
+  return Status::error(ErrorId::VerifyFailed,
+                       strCat("the cut for ", ranks, " ranks changes '", check.output, "' by ",
+                              check.difference, " of its largest element"),
+                       "report this with the model");
+}
 
 } // namespace
 
@@ -45,9 +56,15 @@ Status Compilation::cutForRanks() {
   shard::Costs costs(graph, part, collectives, ranks, /*halves=*/false, sizes);
   TENON_ASSIGN(shard::Plan cuts, shard::searchCuts(graph, costs, ranks, pins));
   TENON_ASSIGN(OwningOpRef<ModuleOp> cut, shard::cutGraph(*module, graph, cuts));
+  if (numbers) {
+    TENON_ASSIGN(std::vector<reference::Tensor> inputs, seededInputs(*module));
+    TENON_ASSIGN(shard::RankCheck check,
+                 shard::checkRanks(*module, *cut, graph, cuts, weights, inputs));
+    TENON_TRY(errorOf(check, ranks));
+    numbers.reset(); // which knows one rank
+  }
   TENON_TRY(shard::placeRanks(*cut, weights, ranks));
   module = std::move(cut);
-  numbers.reset(); // which knows one rank
   return Status::ok();
 }
 

@@ -52,8 +52,7 @@ public:
                               std::vector<uint32_t> writes, engine::ExprId grid,
                               std::vector<engine::ExprId> sizes = {});
   void copy(uint32_t from, uint32_t to, engine::ExprId bytes);
-  void collective(engine::CollectiveKind kind, uint32_t from, uint32_t to,
-                  engine::ExprId elements);
+  void collective(engine::CollectiveKind kind, uint32_t from, uint32_t to, engine::ExprId elements);
   /// Binds the data-dependent symbol of this number to the contents of a buffer.
   void bindSize(uint32_t from, uint32_t symbol);
   void finish();
