@@ -5,9 +5,12 @@
 #include "support/text/Text.h"
 
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 namespace tenon::runtime {
+
+RankTeam::RankTeam(uint32_t ranks) : group(ranks), process(getpid()), results(ranks) {}
 
 Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks) {
   std::unique_ptr<RankTeam> team(new RankTeam(ranks));
@@ -24,30 +27,23 @@ Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks) {
 }
 
 RankTeam::~RankTeam() {
-  {
-    std::lock_guard lock(mutex);
-    work = nullptr;
-    ++jobs;
-  }
-  wake.notify_all();
+  work = nullptr;
+  jobs.fetch_add(1, std::memory_order_release);
+  jobs.notify_all();
   for (std::thread &thread : threads) {
-    thread.join();
+    process == getpid() ? thread.join() : thread.detach();
   }
 }
 
 void RankTeam::workFor(uint32_t rank) {
-  std::unique_lock lock(mutex);
-  for (uint64_t seen = 0;;) {
-    wake.wait(lock, [&] { return jobs != seen; });
-    seen = jobs;
+  for (uint32_t seen = 0;; ++seen) {
+    jobs.wait(seen, std::memory_order_acquire);
     if (!work) {
       return;
     }
-    lock.unlock();
     doPart(rank);
-    lock.lock();
-    if (--running == 0) {
-      done.notify_one();
+    if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      running.notify_one();
     }
   }
 }
@@ -60,17 +56,21 @@ void RankTeam::doPart(uint32_t rank) {
 }
 
 Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
-  group.reset();
-  {
-    std::lock_guard lock(mutex);
-    work = &given;
-    running = static_cast<uint32_t>(threads.size());
-    ++jobs;
+  if (process != getpid()) {
+    return Status::error(
+        ErrorId::BadArgument,
+        "the session's ranks are threads of the process that this one was forked of",
+        "make the session in the process that runs it");
   }
-  wake.notify_all();
+  group.reset();
+  work = &given;
+  running.store(static_cast<uint32_t>(threads.size()), std::memory_order_relaxed);
+  jobs.fetch_add(1, std::memory_order_release);
+  jobs.notify_all();
   doPart(0);
-  std::unique_lock lock(mutex);
-  done.wait(lock, [&] { return running == 0; });
+  while (uint32_t left = running.load(std::memory_order_acquire)) {
+    running.wait(left, std::memory_order_acquire);
+  }
   std::optional<uint32_t> failed = group.failed();
   if (!failed) {
     return Status::ok();

@@ -6,10 +6,9 @@
 #include "runtime/plan/RankGroup.h"
 #include "support/Result.h"
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -23,22 +22,23 @@ public:
   uint32_t ranks() const { return group.ranks(); }
   RankPlace place(uint32_t rank) { return {rank, &group}; }
   /// Calls `work` once for each rank, on that rank's thread, and returns when all are through: with
-  /// the error of the lowest rank that gave one of its own, named unless that is 0.
+  /// the error of the lowest rank that gave one of its own, named unless that is 0. TN0105 in a
+  /// fork of the process that made the team.
   Status forEach(const std::function<Status(uint32_t rank)> &work);
 
 private:
-  explicit RankTeam(uint32_t ranks) : group(ranks), results(ranks) {}
+  explicit RankTeam(uint32_t ranks);
   void workFor(uint32_t rank);
   void doPart(uint32_t rank);
 
   RankGroup group;
+  int process;                 ///< whose threads they are: a fork has none of them
   std::vector<Status> results; ///< by rank, of the work at hand
   std::vector<std::thread> threads;
-  std::mutex mutex;
-  std::condition_variable wake, done;
   const std::function<Status(uint32_t)> *work = nullptr; ///< null to end
-  uint64_t jobs = 0;
-  uint32_t running = 0;
+  /// No mutex: one that threads wait at could not be destroyed in a fork.
+  std::atomic<uint32_t> jobs = 0;
+  std::atomic<uint32_t> running = 0;
 };
 
 } // namespace tenon::runtime

@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace tenon::runtime {
 namespace {
@@ -132,6 +134,26 @@ TEST(Ranks, WhatTheCallerDidWrongIsSaidOnce) {
   in = {x.data(), dims};
   RunOptions options = {.stream = &dims};
   EXPECT_EQ(ErrorId::BadArgument, session->run({&in, 1}, out, options).id());
+}
+
+/// Threads do not survive a fork: what needs them says so and does not wait for them.
+TEST(Ranks, AForkHasNone) {
+  std::unique_ptr<Session> session =
+      open(sumPlan(2), {test::floats("own", ofRanks(2), 2), test::floats("shared", {1, 2, 3})}, 2,
+           "ranks-fork");
+  pid_t child = fork();
+  if (child == 0) {
+    std::vector<float> x = {1, 2}, y(3), all(6);
+    std::vector<int64_t> dims = {1, 2};
+    InputBinding in = {x.data(), dims};
+    OutputBinding out[] = {{y.data(), 12}, {all.data(), 24}};
+    bool isSaid = session->run({&in, 1}, out).id() == ErrorId::BadArgument;
+    session.reset();
+    _exit(isSaid ? 0 : 1);
+  }
+  int state = -1;
+  ASSERT_EQ(child, waitpid(child, &state, 0));
+  EXPECT_EQ(0, state);
 }
 
 /// In f32, rounded once, whatever the type: 2^24 and small ones in this order.
