@@ -18,6 +18,8 @@ namespace {
 
 /// Of one message of the front; it refuses larger bodies itself.
 constexpr uint64_t kMaxCommand = uint64_t(4) << 30;
+/// Without requests before steps are rehearsed.
+constexpr std::chrono::milliseconds kQuiet{200};
 
 generate::GenerateOptions optionsOf(const TextOptions &asked) {
   generate::GenerateOptions options;
@@ -175,14 +177,22 @@ Status Generation::prepare(const TextAsk &ask) {
 void Generation::work() {
   TextStep first; // what there is, before anything is asked
   report(first);
-  for (;;) {
+  auto hasWork = [&] {
+    return isEnding || !service->isIdle() || !pending.submissions.empty() ||
+           !pending.cancelled.empty();
+  };
+  for (bool rehearses = true;;) {
     Work work;
     {
       std::unique_lock guard(lock);
-      added.wait(guard, [&] {
-        return isEnding || !service->isIdle() || !pending.submissions.empty() ||
-               !pending.cancelled.empty();
-      });
+      // A first request often comes right behind the load.
+      bool isQuiet = rehearses && !added.wait_for(guard, kQuiet, hasWork);
+      while (isQuiet && rehearses && !hasWork()) {
+        guard.unlock();
+        rehearses = service->rehearse();
+        guard.lock();
+      }
+      added.wait(guard, hasWork);
       if (isEnding) {
         return;
       }
