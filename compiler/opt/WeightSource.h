@@ -25,7 +25,8 @@ struct WeightSource {
   tn::WeightGenerator generate; ///< null if `view` is set
   std::shared_ptr<std::vector<char>> owned;
   uint64_t size = 0;
-  std::string key; ///< sources with equal keys have equal bytes
+  bool isOfRank = false; ///< tn::WeightEntry
+  std::string key;       ///< sources with equal keys have equal bytes
 };
 
 } // namespace tenon::opt

@@ -68,11 +68,16 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
     if (!kernel) {
       return kernel.takeError();
     }
+    if (kernel->exchange) {
+      return codegen::CompiledRegion{{{std::move(*kernel->exchange)}, {}}, ""};
+    }
     return asRegion(std::move(*kernel), shape);
   };
-  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
+  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> ofRegions,
                                        llvm::ArrayRef<llvm::StringRef> symbols,
                                        const CompileCache &cache) -> llvm::Expected<std::string> {
+    llvm::SmallVector<llvm::StringRef> objects(ofRegions); // exchanges between ranks have none
+    llvm::erase_if(objects, [](llvm::StringRef object) { return object.empty(); });
     llvm::Expected<std::vector<std::string>> names = codegen::cpu::supportOf(objects);
     if (!names) {
       return names.takeError();

@@ -44,6 +44,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kRowsInRegisters,
       &kRowsInLoops,
       &kColumnsTiled,
+      &kCollective,
       &kPointwise,
   };
   static const FamilyTable<RegionBuilder> table(kFamilies);

@@ -48,7 +48,7 @@ TEST(EngineFile, EqualContentGivesEqualBytes) {
   std::string second = test::temporaryPath("second.tenon");
   // The same weights in pieces of other sizes.
   Result<EngineFileSize> written =
-      writeEngine(second, engine.content, [&](uint32_t index, const ByteSink &sink) {
+      writeEngine(second, engine.content, [&](uint32_t index, uint32_t, const ByteSink &sink) {
         for (const std::byte &byte : engine.weights[index].bytes) {
           TENON_TRY(sink(Bytes(&byte, 1)));
         }
@@ -109,14 +109,14 @@ TEST(EngineFile, RefusesWrongWeightSources) {
   std::vector<std::byte> tooLong(97);
   for (size_t size : {0, 95, 97}) {
     Result<EngineFileSize> written =
-        writeEngine(path, engine.content, [&](uint32_t, const ByteSink &sink) {
+        writeEngine(path, engine.content, [&](uint32_t, uint32_t, const ByteSink &sink) {
           return sink(Bytes(tooLong).first(size));
         });
     EXPECT_EQ(ErrorId::EngineWeightsSource, written.status().id()) << size;
   }
   // A source may fail for its own reason.
   Result<EngineFileSize> written =
-      writeEngine(path, engine.content, [&](uint32_t, const ByteSink &) {
+      writeEngine(path, engine.content, [&](uint32_t, uint32_t, const ByteSink &) {
         return Status::error(ErrorId::FileReadFailed, "gone");
       });
   EXPECT_EQ(ErrorId::FileReadFailed, written.status().id());
@@ -213,7 +213,8 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   EXPECT_EQ(ErrorId::None, openAs(5));
   EXPECT_EQ(ErrorId::None, openAs(6));
   EXPECT_EQ(ErrorId::EngineBadVersion, openAs(4));
-  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(7));
+  EXPECT_EQ(ErrorId::None, openAs(7));
+  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(8));
 
   test::PlanBuilder ofSession;
   ExprId pages = ofSession.sessionSymbol("pages", 2, 4096, 64);
@@ -223,6 +224,9 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   ofSession.finish();
   TestEngine with(ofSession.plan, {});
   EXPECT_EQ(6u, versionOf(test::readFile(with.writeTemporary("version6.tenon"))));
+  ofSession.plan.ranks = 2;
+  TestEngine ofRanks(ofSession.plan, {});
+  EXPECT_EQ(7u, versionOf(test::readFile(ofRanks.writeTemporary("version7.tenon"))));
 }
 
 TEST(EngineFile, RefusesHostileTables) {

@@ -33,9 +33,9 @@ protected:
     }
   }
 
-  std::vector<char> read(uint32_t index) {
+  std::vector<char> read(uint32_t index, uint32_t rank = 0) {
     std::vector<char> bytes;
-    Status status = table.source(2)(index, [&](Bytes piece) {
+    Status status = table.source(2)(index, rank, [&](Bytes piece) {
       const char *data = reinterpret_cast<const char *>(piece.data());
       bytes.insert(bytes.end(), data, data + piece.size());
       return Status::ok();
@@ -208,6 +208,19 @@ TEST_F(WeightsTest, GeneratedWeightsAreMadeWhenWritten) {
   EXPECT_EQ(made, 0);
   EXPECT_EQ(read(0), (std::vector<char>{'x', 'y', 'z'}));
   EXPECT_EQ(made, 1);
+}
+
+TEST_F(WeightsTest, RanksHaveBytesOfTheirOwn) {
+  store.ranks = 2;
+  store.addDerived(
+      "p", 3,
+      [&](uint64_t, uint64_t, char *out) { std::copy_n(&"abcxyz"[3 * store.rank], 3, out); },
+      /*isOfRank=*/true, "parts");
+  parse(R"(%p = tn.weight "p" : tensor<3xi8>)");
+  EXPECT_EQ(table.list()[0].ranks, 2u);
+  EXPECT_EQ(read(0), (std::vector<char>{'a', 'b', 'c'}));
+  EXPECT_EQ(read(0, 1), (std::vector<char>{'x', 'y', 'z'}));
+  EXPECT_TRUE(store.bytes("p").empty());
 }
 
 TEST_F(WeightsTest, LargeGeneratedWeightsAreMadeInParts) {

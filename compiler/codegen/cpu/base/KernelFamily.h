@@ -69,7 +69,7 @@ extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd
     kConvPatches, kAttentionFlash, kAttentionPaged, kPagedWrite;
 // rows/, recurrent/, selection/, movement/
 extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
-    kTopKHeap, kConcatCopy, kResizeRows, kScatterOwned;
+    kTopKHeap, kConcatCopy, kCollective, kResizeRows, kScatterOwned;
 // strips/
 extern const KernelFamily kTiled;
 

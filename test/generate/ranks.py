@@ -1,0 +1,75 @@
+"""`ranks.py STEPS`: language models that are cut for two and four ranks of a CPU, `STEPS` being a program made of steps.cpp. Their logits beside
+float64, with pages and without, also those of blocks of few bits; texts; what is said of such an engine."""
+
+import json
+import os
+import sys
+
+import logits
+import models
+import numpy as np
+from logits import MODELS, PROMPT, TOLERANCE
+from pages import LENGTHS, PagesTest, alone, mixed
+
+STEPS = sys.argv.pop()
+ALL = os.environ.get("TENON_RANKS") == "all"  # a campaign: TENON_RANKS=all
+
+
+class Ranks(PagesTest):
+    program = STEPS
+
+    def pages(self, name, ranks, *options, tolerance=TOLERANCE):
+        """Over pages: as float64, and as one rank on the same steps, with the same bits beside others as alone."""
+        engine, table, weights = self.build(name, "--tp", ranks, *options)
+        placement = json.loads(self.tool("explain", "placement", engine, "--json"))["instructions"]
+        self.assertIn("collective", {each["kind"] for each in placement}, name)
+        random = np.random.default_rng(1)
+        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        found, worst = self.run_steps(engine, table, alone(tokens)), 0
+        for sequence, own in tokens.items():
+            expected = models.logits(MODELS[name], weights, list(own))
+            worst = max(worst, np.abs(found[sequence] - expected).max() / np.abs(expected).max())
+        self.assertLess(worst, tolerance, (name, ranks))
+        if ALL:
+            print(f"{name} {' '.join(options)}, {ranks} ranks: {worst:.1e}", flush=True)
+        together = self.run_steps(engine, table, mixed(tokens, 1), 1)
+        for sequence in tokens:
+            self.assertTrue((found[sequence].view(np.uint32) == together[sequence].view(np.uint32)).all(), (name, ranks, sequence))
+
+    def test_pages(self):
+        for number, name in enumerate(MODELS):
+            for ranks in ("2", "4") if ALL else ("24"[number % 2],):
+                with self.subTest(name, ranks=ranks):
+                    self.pages(name, ranks, tolerance=0.05 if "bf16" in name else TOLERANCE)
+
+    def test_codes_and_invariance(self):
+        for options, tolerance in ((("--invariant",), TOLERANCE), (("--cache", "int8"), 0.02), (("--precision", "bf16"), 0.05)):
+            with self.subTest(options):
+                self.pages("llama", "2", *options, tolerance=tolerance)
+
+    def test_without_pages(self):
+        """One sequence, and texts: what one rank says."""
+        for name in MODELS if ALL else ("llama", "phi3", "gptneox"):
+            with self.subTest(name):
+                one = logits.Numbers.build(self, name)[0].rename(self.folder / "one.tenon")
+                engine, weights = logits.Numbers.build(self, name, "--tp", "2")
+                tokens = list(np.random.default_rng(1).integers(0, 256, 70))
+                expected = models.logits(MODELS[name], weights, tokens)
+                error = np.abs(logits.Numbers.logits(self, engine, tokens) - expected).max() / np.abs(expected).max()
+                self.assertLess(error, 0.05 if "bf16" in name else TOLERANCE)
+                told = [json.loads(self.tool("generate", each, PROMPT, "--raw", "--json", "--max-tokens", "12")) for each in (one, engine)]
+                self.assertEqual(told[0]["answers"][0]["tokens"][:4], told[1]["answers"][0]["tokens"][:4])
+
+    def test_weights_stay_small(self):
+        """Blocks of few bits are cut as they are stored: all ranks together have little more than one."""
+        engines = [self.build("llama", "--tp", ranks)[0] and json.loads(self.tool("inspect", self.folder / "llama.tenon", "--json")) for ranks in (1, 2, 4)]
+        one, *cut = (each["weights_bytes"] for each in engines)
+        for ranks, (told, all_bytes) in zip((2, 4), zip(engines[1:], cut)):
+            self.assertLess(all_bytes, 1.1 * one)
+            self.assertLess(told["weights_bytes_of_rank"], 0.75 * one, ranks)
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()
