@@ -57,6 +57,17 @@ EXPORT int cuDeviceGet(int *device, int ordinal) {
   return kSuccess;
 }
 
+EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer) {
+  FAKE(cuDeviceCanAccessPeer)
+  *can = driver().reachesPeers && device != peer;
+  return kSuccess;
+}
+
+EXPORT int cuCtxEnablePeerAccess(ContextHandle, unsigned) {
+  FAKE_IN_CONTEXT(cuCtxEnablePeerAccess)
+  return kSuccess;
+}
+
 EXPORT int cuDeviceGetName(char *name, int length, int) {
   FAKE(cuDeviceGetName)
   std::strncpy(name, "Fake GPU", static_cast<size_t>(length));

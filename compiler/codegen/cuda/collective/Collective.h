@@ -30,18 +30,27 @@ struct AllReduceNormKernel {
 /// Vectors of a row, shared out among so many threads.
 int64_t threadsOf(const AllReduceNormKernel &kernel);
 
-/// "tenon_all_reduce_one_bf16_2", "tenon_all_reduce_two_f32_4",
+/// Words of all ranks on each, one rank's behind the other's, whatever they are.
+struct AllGatherKernel {
+  int64_t ranks = 2;
+  int64_t threads = 256;
+};
+
+/// "tenon_all_gather_2", "tenon_all_reduce_one_bf16_2", "tenon_all_reduce_two_f32_4",
 /// "tenon_all_reduce_norm_bf16_2_4096".
 std::string nameOf(const AllReduceKernel &kernel);
 std::string nameOf(const AllReduceNormKernel &kernel);
+std::string nameOf(const AllGatherKernel &kernel);
 
 /// Adds the kernel to the region's, under the region's name.
 void emitAllReduce(RegionBuilder &region, const AllReduceKernel &kernel);
 void emitAllReduceNorm(RegionBuilder &region, const AllReduceNormKernel &kernel);
+void emitAllGather(RegionBuilder &region, const AllGatherKernel &kernel);
 
 /// PTX of one kernel under its name.
 llvm::Expected<std::string> collectivePtx(const AllReduceKernel &kernel, const target::Target &gpu);
 llvm::Expected<std::string> collectivePtx(const AllReduceNormKernel &kernel,
                                           const target::Target &gpu);
+llvm::Expected<std::string> collectivePtx(const AllGatherKernel &kernel, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

@@ -39,4 +39,9 @@ llvm::Expected<std::string> collectivePtx(const AllReduceNormKernel &kernel,
                [&](RegionBuilder &region) { emitAllReduceNorm(region, kernel); });
 }
 
+llvm::Expected<std::string> collectivePtx(const AllGatherKernel &kernel,
+                                          const target::Target &gpu) {
+  return ptxOf(nameOf(kernel), gpu, [&](RegionBuilder &region) { emitAllGather(region, kernel); });
+}
+
 } // namespace tenon::codegen::cuda

@@ -147,28 +147,30 @@ void Exchange::send(const ThreadBuilder &t, Value number, Value vector) const {
   });
 }
 
+Value Exchange::take(const ThreadBuilder &t, Value number, int64_t from) const {
+  Value place = words(t, own(), t.i64(from), number);
+  Values inits = lookForWords(t, place, run);
+  inits.push_back(t.i32(0));
+  Values found = loopWhile(
+      t, inits,
+      [&](const ThreadBuilder &w, ValueRange now) {
+        return both(w, isNot(w, now[kWords], w.i32(0)), w.isLess(now[kWords + 1], polls));
+      },
+      [&](const ThreadBuilder &w, ValueRange now) {
+        Values next = lookForWords(w, place, run);
+        next.push_back(w.add(now[kWords + 1], 1));
+        return next;
+      });
+  t.when(isNot(t, found[kWords], t.i32(0)), [&](const ThreadBuilder &f) { fail(f, from); });
+  return t.pack(ArrayRef(found).take_front(kWords));
+}
+
 Values Exchange::receive(const ThreadBuilder &t, Value number, Value own) const {
   Values sums(lanes(), t.f32(0));
   for (int64_t from = 0; from < ranks; ++from) {
     Values summand = t.choose(
         isOwn(t, from), [&](const ThreadBuilder &) { return Values{own}; },
-        [&](const ThreadBuilder &b) {
-          Value place = words(b, this->own(), b.i64(from), number);
-          Values inits = lookForWords(b, place, run);
-          inits.push_back(b.i32(0));
-          Values found = loopWhile(
-              b, inits,
-              [&](const ThreadBuilder &w, ValueRange now) {
-                return both(w, isNot(w, now[kWords], w.i32(0)), w.isLess(now[kWords + 1], polls));
-              },
-              [&](const ThreadBuilder &w, ValueRange now) {
-                Values next = lookForWords(w, place, run);
-                next.push_back(w.add(now[kWords + 1], 1));
-                return next;
-              });
-          b.when(isNot(b, found[kWords], b.i32(0)), [&](const ThreadBuilder &f) { fail(f, from); });
-          return Values{b.pack(ArrayRef(found).take_front(kWords))};
-        });
+        [&](const ThreadBuilder &b) { return Values{take(b, number, from)}; });
     for (auto [sum, value] : llvm::zip_equal(sums, toFloats(t, summand.front()))) {
       sum = from == 0 ? value : t.addF(sum, value);
     }

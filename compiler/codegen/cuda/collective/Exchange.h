@@ -30,6 +30,8 @@ public:
 
   /// One-shot: vector `number` of this rank's summand to every other rank.
   void send(const ThreadBuilder &t, Value number, Value vector) const;
+  /// Vector `number` of what another rank sent, when it is there.
+  Value take(const ThreadBuilder &t, Value number, int64_t from) const;
   /// Vector `number` of the sum, of which `own` is this rank's summand; f32 for each element, as
   /// they are after rounding.
   Values receive(const ThreadBuilder &t, Value number, Value own) const;

@@ -298,6 +298,31 @@ TEST(CollectiveTest, ResidualAndNormBehindTheSum) {
   }
 }
 
+TEST(CollectiveTest, GathersInTheOrderOfRanks) {
+  constexpr int64_t ranks = 3, vectors = 131;
+  Group group(DType::F32, ranks);
+  group.lag = 5;
+  AllGatherKernel kernel{ranks, 32};
+  ASSERT_EQ(group.load(kernel, emitAllGather), "");
+  Messages messages(group, vectors, 3);
+  size_t bytes = vectors * kCollectiveVector;
+  std::vector<GuardedBytes> results;
+  for (std::vector<std::vector<void *>> &arguments : messages.places) {
+    for (std::vector<void *> &own : arguments) {
+      results.emplace_back(ranks * bytes);
+      own[1] = results.back().data();
+    }
+  }
+  ASSERT_EQ(group.run(kernel, messages.places, vectors, 2, 32), "");
+  for (const std::vector<std::vector<void *>> &arguments : messages.places) {
+    for (const std::vector<void *> &own : arguments) {
+      for (int64_t from = 0; from < ranks; ++from) {
+        EXPECT_EQ(memcmp(static_cast<char *>(own[1]) + from * bytes, arguments[from][0], bytes), 0);
+      }
+    }
+  }
+}
+
 TEST(CollectiveTest, Assembles) {
   for (const char *part : {"sm_80", "sm_90"}) {
     const target::Target &gpu = target::targetOf(part);
