@@ -13,10 +13,16 @@ const char *nameOf(InstructionKind kind) {
     return "copy";
   case InstructionKind::Size:
     return "size";
+  case InstructionKind::Collective:
+    return "collective";
   case InstructionKind::Return:
     return "return";
   }
   return "unknown"; // of a plan that was not validated
+}
+
+const char *nameOf(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce ? "all-reduce" : "all-gather";
 }
 
 } // namespace tenon::engine

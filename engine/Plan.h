@@ -21,6 +21,8 @@ inline constexpr int64_t kBufferAlignment = 64;
 /// Offset of an arena buffer that is laid out when the shapes are known.
 inline constexpr int64_t kPlannedAtRunTime = -1;
 inline constexpr size_t kMaxRank = 32;
+/// Most ranks of a group that run one plan.
+inline constexpr uint32_t kMaxPlanRanks = 64;
 /// Devices of buffers and instructions: those of a variant for a GPU are all on the GPU.
 inline constexpr uint16_t kHost = 0;
 inline constexpr uint16_t kGpu = 1;
@@ -104,14 +106,26 @@ struct Buffer {
 
 /// Values are stored in engine files; a plan that uses one that is not here is refused with TN0514.
 enum class InstructionKind : uint8_t {
-  Launch = 0,  ///< kernel over a grid
-  Call = 1,    ///< library, by descriptor (engine/LibraryAbi.h); on a GPU only
-  Copy = 2,    ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
-  Size = 5,    ///< buffers = {an i64}, which becomes the value of `symbol`
+  Launch = 0, ///< kernel over a grid
+  Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h); on a GPU only
+  Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
+  Size = 5,   ///< buffers = {an i64}, which becomes the value of `symbol`
+  /// What the ranks of a plan do together: buffers = {from, to}, which do not overlap; sizes =
+  /// {elements of `from`}
+  Collective = 6,
   Return = 12, ///< the last instruction, and only there
 };
 /// "launch", as records and reports call it.
 const char *nameOf(InstructionKind kind);
+
+/// Values are stored in engine files.
+enum class CollectiveKind : uint8_t {
+  AllReduce = 0, ///< the sum of all ranks' elements on each, added in the order of ranks in f32
+  AllGather = 1, ///< the elements of all ranks on each, one rank's behind the other's
+};
+inline constexpr uint8_t kLastCollectiveKind = static_cast<uint8_t>(CollectiveKind::AllGather);
+/// "all-reduce", as records and reports call it.
+const char *nameOf(CollectiveKind kind);
 
 /// A matrix of 16-bit elements that lies row by row in a launch's buffer from its start, as a GPU's
 /// copy engine takes it to shared memory: by boxes of `boxRows` rows of 128 bytes, in which the
@@ -157,6 +171,9 @@ struct Instruction {
   uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
   uint32_t symbol = kNone;     ///< Size
+  /// Collective: what is done, to elements of which type (an all-reduce: f32, f16, bf16 or f64).
+  CollectiveKind collective = CollectiveKind::AllReduce;
+  DType dtype = DType::F32;
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isFallback = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
@@ -217,13 +234,26 @@ struct Plan {
   uint32_t restingInstructions = 0;
   /// The code checks its accesses against the ranges of each launch (KernelAbi.h).
   bool isGuarded = false;
+  /// How many ranks run the plan together, each with its own arrays of weights, arena and state.
+  uint32_t ranks = 1;
 };
 
 /// One array of weights, packed as the kernels read it.
 struct Weight {
   std::string name;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  ///< of one rank
   uint64_t offset = 0; ///< from the start of the weights section; set by the writer
+  /// How many arrays there are: 1 for all ranks, or one for each rank of the plans.
+  uint32_t ranks = 1;
+
+  /// From one array to the next.
+  uint64_t stride() const {
+    constexpr uint64_t alignment = kBufferAlignment;
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
+  uint64_t offsetOf(uint32_t rank) const { return offset + (ranks == 1 ? 0 : rank * stride()); }
+  /// All arrays, with what lies between them.
+  uint64_t bytesOfAll() const { return (ranks - 1) * stride() + bytes; }
 };
 
 /// A plan with its code, for one level. The first of a level takes all sizes of the model; others

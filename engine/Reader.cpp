@@ -327,7 +327,7 @@ Status EngineFile::verifyWeights(std::span<const size_t> variants) const {
       }
       const Weight &weight = impl->manifest.weights[buffer.weight];
       for (uint64_t at = weight.offset / kWeightBlock * kWeightBlock;
-           at < weight.offset + weight.bytes; at += kWeightBlock) {
+           at < weight.offset + weight.bytesOfAll(); at += kWeightBlock) {
         blocks.insert(at / kWeightBlock);
       }
     }

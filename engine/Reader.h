@@ -31,7 +31,7 @@ public:
   Bytes cubin(size_t variant) const;
   const std::string &cubinBy(size_t variant) const;
   std::span<const Weight> weights() const;
-  /// The mapped weights section; a weight lies at its offset.
+  /// The mapped weights section; a weight lies at its offset, that of a rank at Weight::offsetOf.
   Bytes weightsSection() const;
   /// Enters the weights that are in the page cache into the page table and starts reading others.
   void populateWeights() const;

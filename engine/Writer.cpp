@@ -15,8 +15,10 @@
 namespace tenon::engine {
 namespace {
 
-bool needsVersion6(const VariantContent &content) {
-  return content.variant.plan.sessionSymbols() != 0;
+/// The first version that has all that the variant has.
+uint32_t versionOf(const VariantContent &content) {
+  const Plan &plan = content.variant.plan;
+  return plan.ranks > 1 ? kFormatVersion : plan.sessionSymbols() != 0 ? 6 : kOldestVersion;
 }
 
 /// Collects weights into blocks, hashes each and appends it to the file.
@@ -169,14 +171,16 @@ private:
     BlockWriter writer(file, hashes);
     for (uint32_t i = 0; i < manifest.weights.size(); ++i) {
       const Weight &weight = manifest.weights[i];
-      TENON_TRY(writer.padTo(weight.offset));
-      uint64_t given = 0;
-      TENON_TRY(source(i, [&](Bytes bytes) {
-        given += bytes.size();
-        return given > weight.bytes ? sourceError(weight, given) : writer.append(bytes);
-      }));
-      if (given != weight.bytes) {
-        return sourceError(weight, given);
+      for (uint32_t rank = 0; rank < weight.ranks; ++rank) {
+        TENON_TRY(writer.padTo(weight.offsetOf(rank)));
+        uint64_t given = 0;
+        TENON_TRY(source(i, rank, [&](Bytes bytes) {
+          given += bytes.size();
+          return given > weight.bytes ? sourceError(weight, given) : writer.append(bytes);
+        }));
+        if (given != weight.bytes) {
+          return sourceError(weight, given);
+        }
       }
     }
     return writer.flush();
@@ -191,8 +195,10 @@ private:
     }
     FileHeader header = {};
     std::memcpy(header.magic, kMagic, sizeof(kMagic));
-    header.version =
-        std::ranges::any_of(content.variants, needsVersion6) ? kFormatVersion : kOldestVersion;
+    header.version = kOldestVersion;
+    for (const VariantContent &variant : content.variants) {
+      header.version = std::max(header.version, versionOf(variant));
+    }
     header.sectionCount = static_cast<uint32_t>(sections.size());
     header.fileBytes = fileBytes;
     Hash128 hash = headerHash(header, sections);

@@ -16,8 +16,9 @@ namespace tenon::engine {
 
 /// Takes the next bytes of a weight, in pieces of any size.
 using ByteSink = std::function<Status(Bytes bytes)>;
-/// Gives all bytes of weight number `index` to `sink`, in order. Called once per weight, by index.
-using WeightSource = std::function<Status(uint32_t index, const ByteSink &sink)>;
+/// Gives all bytes of weight number `index` to `sink`, in order: of the array of `rank`, 0 where
+/// all have one. Called once per array, by index and then by rank.
+using WeightSource = std::function<Status(uint32_t index, uint32_t rank, const ByteSink &sink)>;
 
 struct VariantContent {
   Variant variant;
@@ -36,7 +37,7 @@ struct Record {
 };
 
 struct EngineContent {
-  std::vector<Weight> weights; ///< names and sizes; the offsets are set by the writer
+  std::vector<Weight> weights; ///< names, sizes and ranks; the offsets are set by the writer
   std::vector<VariantContent> variants;
   std::vector<Record> records;
   Provenance provenance;

@@ -42,8 +42,14 @@ std::string WeightStore::addOwned(llvm::StringRef name, std::vector<char> bytes,
 
 std::string WeightStore::addGenerated(llvm::StringRef name, uint64_t size, WeightGenerator generate,
                                       std::string origin) {
+  return addDerived(name, size, std::move(generate), false, std::move(origin));
+}
+
+std::string WeightStore::addDerived(llvm::StringRef name, uint64_t size, WeightGenerator generate,
+                                    bool isOfRank, std::string origin) {
   std::unique_ptr<WeightEntry> entry = std::make_unique<WeightEntry>();
   entry->size = size;
+  entry->isOfRank = isOfRank;
   entry->generate = std::move(generate);
   entry->origin = std::move(origin);
   return insert(name, std::move(entry));
@@ -68,7 +74,7 @@ llvm::ArrayRef<char> WeightStore::bytes(llvm::StringRef id) {
     return {};
   }
   WeightEntry &entry = *found->second;
-  if (entry.bytes.empty() && entry.generate) {
+  if (entry.bytes.empty() && entry.generate && !entry.isOfRank) {
     entry.owned.resize(entry.size);
     entry.generate(0, entry.size, entry.owned.data());
     entry.bytes = entry.owned;

@@ -28,6 +28,9 @@ struct WeightEntry {
   std::vector<char> owned;
   /// Makes bytes on demand (seeded weights); null if `bytes` is set.
   WeightGenerator generate;
+  /// Whether each rank of a group has bytes of its own: `generate` makes those of the store's rank,
+  /// and `bytes` stays empty.
+  bool isOfRank = false;
   /// Where it came from, for messages and dumps: "model.onnx+1024" or "pass fold-batch-norm".
   std::string origin;
 };
@@ -39,11 +42,20 @@ public:
   std::string addOwned(llvm::StringRef name, std::vector<char> bytes, std::string origin);
   std::string addGenerated(llvm::StringRef name, uint64_t size, WeightGenerator generate,
                            std::string origin);
+  /// The same, made of other weights: each rank has its own if it has its own of one of these.
+  std::string addDerived(llvm::StringRef name, uint64_t size, WeightGenerator generate,
+                         bool isOfRank, std::string origin);
 
   /// Null if there is no such id.
   const WeightEntry *find(llvm::StringRef id) const;
-  /// The bytes of an entry; a generated one is made at the first call and kept. Thread-safe.
+  /// The bytes of an entry; a generated one is made at the first call and kept. None of one that
+  /// differs from rank to rank. Thread-safe.
   llvm::ArrayRef<char> bytes(llvm::StringRef id);
+
+  /// How many ranks run the model, and the one whose bytes generators make. One thread at a time
+  /// may set it, while nobody generates.
+  int64_t ranks = 1;
+  int64_t rank = 0;
 
   /// Keeps a mapped file (or any owner of bytes) alive as long as the store.
   void keep(std::shared_ptr<void> owner) { owners.push_back(std::move(owner)); }

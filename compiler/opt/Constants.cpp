@@ -79,7 +79,7 @@ std::vector<char> Constants::bytes(Value value) const {
   }
   if (tn::WeightOp weight = value.getDefiningOp<tn::WeightOp>()) {
     const tn::WeightEntry *entry = weights.find(weight.getId());
-    if (entry && entry->generate && entry->size > kMaxKeptBytes &&
+    if (entry && entry->generate && !entry->isOfRank && entry->size > kMaxKeptBytes &&
         static_cast<int64_t>(entry->size) == size * type.getNumElements()) {
       std::vector<char> made(entry->size);
       entry->generate(0, entry->size, made.data());

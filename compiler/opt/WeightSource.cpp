@@ -20,6 +20,7 @@ WeightSource WeightSource::of(Value constant, tn::WeightStore &weights) {
     source.key = ("weight " + weight.getId()).str();
     source.view = entry->bytes;
     source.generate = entry->generate;
+    source.isOfRank = entry->isOfRank;
     return source;
   }
   source.owned = std::make_shared<std::vector<char>>(Constants(weights).bytes(constant));

@@ -25,6 +25,7 @@ struct WeightSource {
   tn::WeightGenerator generate; ///< null if `view` is set
   std::shared_ptr<std::vector<char>> owned;
   uint64_t size = 0;
+  bool isOfRank = false; ///< tn::WeightEntry
   std::string key; ///< sources with equal keys have equal bytes
 };
 

@@ -222,6 +222,7 @@ std::vector<WeightForm> WeightTable::forms() const {
 uint32_t WeightTable::add(Operation *op) {
   Array array;
   std::string name;
+  int64_t ranks = 1;
   tn::PackOp pack = dyn_cast<tn::PackOp>(op);
   Operation *origin = pack ? pack.getWeight().getDefiningOp() : op;
   while (tn::DerivedWeight derived = dyn_cast<tn::DerivedWeight>(origin)) {
@@ -236,6 +237,7 @@ uint32_t WeightTable::add(Operation *op) {
     const tn::WeightEntry *entry = store.find(array.id);
     TENON_CHECK(entry, "a tn.weight names an entry of the store");
     array.sourceBytes = entry->size;
+    ranks = entry->isOfRank ? store.ranks : 1;
   } else {
     array.inlined = constantBytes(cast<tn::ConstantOp>(origin));
     array.sourceBytes = array.inlined.size();
@@ -261,7 +263,7 @@ uint32_t WeightTable::add(Operation *op) {
   }
   known.emplace(std::move(key), index);
   arrays.push_back(std::move(array));
-  weights.push_back({.name = name, .bytes = bytes});
+  weights.push_back({.name = name, .bytes = bytes, .ranks = static_cast<uint32_t>(ranks)});
   return index;
 }
 
@@ -294,11 +296,12 @@ Status WeightTable::write(const Array &array, ThreadPool &pool, Scratch &scratch
 engine::WeightSource WeightTable::source(unsigned threads) const {
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Scratch> scratch = std::make_shared<Scratch>();
-  return [this, threads, pool, scratch](uint32_t index,
+  return [this, threads, pool, scratch](uint32_t index, uint32_t rank,
                                         const engine::ByteSink &sink) mutable -> Status {
     if (!pool) {
       TENON_ASSIGN(pool, ThreadPool::create(threads));
     }
+    store.rank = rank;
     return write(arrays[index], *pool, *scratch, sink);
   };
 }

@@ -40,10 +40,12 @@ std::optional<uint64_t> layOutWeights(std::vector<Weight> &weights) {
   uint64_t end = 0;
   for (Weight &weight : weights) {
     weight.offset = (end + alignment - 1) / alignment * alignment;
-    if (weight.bytes > INT64_MAX || weight.offset > INT64_MAX - weight.bytes) {
+    bool isPossible = weight.ranks >= 1 && weight.ranks <= kMaxPlanRanks &&
+                      weight.bytes <= INT64_MAX / (kMaxPlanRanks + 1);
+    if (!isPossible || weight.offset > INT64_MAX - weight.bytesOfAll()) {
       return std::nullopt;
     }
-    end = weight.offset + weight.bytes;
+    end = weight.offset + weight.bytesOfAll();
   }
   return end;
 }
@@ -52,7 +54,8 @@ std::vector<std::byte> encodeManifest(const Manifest &manifest) {
   FlatBufferBuilder builder;
   std::vector<Offset<fb::Weight>> weights;
   for (const Weight &weight : manifest.weights) {
-    weights.push_back(fb::CreateWeight(builder, builder.CreateString(weight.name), weight.bytes));
+    weights.push_back(
+        fb::CreateWeight(builder, builder.CreateString(weight.name), weight.bytes, weight.ranks));
   }
   std::vector<Offset<fb::Variant>> variants;
   for (const VariantEntry &variant : manifest.variants) {
@@ -92,7 +95,8 @@ Result<Manifest> decodeManifest(Bytes bytes) {
   CopyBudget budget(bytes.size());
   Manifest manifest;
   forEach(from.weights(), budget, [&](const fb::Weight &weight) {
-    manifest.weights.push_back({copyString(weight.name(), budget), weight.bytes(), 0});
+    manifest.weights.push_back(
+        {copyString(weight.name(), budget), weight.bytes(), 0, weight.ranks()});
   });
   forEach(from.variants(), budget, [&](const fb::Variant &variant) {
     manifest.variants.push_back(decodeVariant(variant, budget));

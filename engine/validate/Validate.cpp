@@ -26,6 +26,11 @@ public:
         knownSymbols(validatedPlan.knownSymbols()) {}
 
   Status run() {
+    if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks) {
+      return Status::error(ErrorId::EngineUnsupportedInstruction,
+                           strCat("the plan is for ", plan.ranks, " ranks"),
+                           "use a newer runtime or compile the model again");
+    }
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
     TENON_TRY(checkConstraints());
@@ -295,6 +300,27 @@ private:
     return plan.instructions[index].kind == InstructionKind::Call;
   }
 
+  Status checkCollective(size_t index, const Instruction &instruction) const {
+    if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
+        instruction.sizes.size() != 1) {
+      return instructionError(index, instruction, "a collective needs two buffers and one size");
+    }
+    bool isSum = instruction.collective == CollectiveKind::AllReduce;
+    bool isKnown = static_cast<uint8_t>(instruction.collective) <= kLastCollectiveKind &&
+                   isDType(static_cast<uint8_t>(instruction.dtype));
+    if (!isKnown || (isSum && !isSummed(instruction.dtype))) {
+      return instructionError(index, instruction, "a collective of an unknown kind or type");
+    }
+    if (plan.ranks == 1) {
+      return instructionError(index, instruction, "a collective in a plan of one rank");
+    }
+    return Status::ok();
+  }
+
+  static bool isSummed(DType type) {
+    return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64;
+  }
+
   Status checkKind(size_t index, const Instruction &instruction) const {
     if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
       return instructionError(index, instruction, "only launches on a GPU can have a status slot");
@@ -337,6 +363,8 @@ private:
         return instructionError(index, instruction, "a copy needs two buffers and one size");
       }
       return Status::ok();
+    case InstructionKind::Collective:
+      return checkCollective(index, instruction);
     case InstructionKind::Size:
       if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
           plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {

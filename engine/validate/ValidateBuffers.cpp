@@ -73,6 +73,10 @@ private:
           static_cast<uint64_t>(*size) > weights[buffer.weight].bytes) {
         return error(index, "weights that are missing or shorter than it");
       }
+      uint32_t ranks = weights[buffer.weight].ranks;
+      if (ranks != 1 && ranks != plan.ranks) {
+        return error(index, "weights with arrays for another number of ranks");
+      }
     } else if (buffer.weight != kNone) {
       return error(index, "weights in a space other than const");
     }

@@ -169,7 +169,7 @@ Engine::~Engine() {
   }
 }
 
-Result<const LoadedVariant *> Engine::loaded(size_t choice) const {
+Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t) const {
   std::lock_guard lock(loading);
   std::unique_ptr<LoadedVariant> &place = onDevice[choice];
   if (!place && !device) {
@@ -214,6 +214,12 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
     TENON_TRY(engine->engineFile->verifyWeights(engine->chosen));
   }
   if (engine->variant().architecture == engine::Architecture::Nvptx) {
+    if (engine->plan().ranks > 1) {
+      return Status::error(ErrorId::EngineNoVariant,
+                           strCat("the engine is for ", engine->plan().ranks,
+                                  " GPUs together, and this runtime uses one"),
+                           "compile the model without --tp");
+    }
     engine->device = machine.device();
     engine->cacheFolder = options.cacheFolder.value_or(userCacheFolder());
     engine->gpuInUse = options.gpu;

@@ -61,7 +61,8 @@ public:
   const engine::Plan &plan(size_t choice) const { return variant(choice).plan; }
   /// A plan's code and weights on the device: that of the first when the engine is opened, others
   /// when they are first asked for, by any thread.
-  Result<const LoadedVariant *> loaded(size_t choice = 0) const;
+  /// On a CPU, all ranks share one.
+  Result<const LoadedVariant *> loaded(size_t choice = 0, uint32_t rank = 0) const;
   /// The number of the GPU in use, none on a CPU.
   std::optional<int> gpu() const { return gpuInUse; }
 

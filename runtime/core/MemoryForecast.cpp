@@ -61,11 +61,18 @@ Result<MemoryUse> MemoryForecast::of(const FlatDims &dims,
   std::set<uint32_t> weights;
   for (const engine::Buffer &buffer : plan.buffers) {
     if (isRootOf(buffer, Space::Const) && weights.insert(buffer.weight).second) {
-      use.weightBytes += rounded(file.weights()[buffer.weight].bytes, alignment);
+      const engine::Weight &weight = file.weights()[buffer.weight];
+      use.weightBytes += rounded(isGpu ? weight.bytes : weight.bytesOfAll(), alignment);
     }
   }
   if (!isGpu) {
-    use.scratchBytes = rounded(static_cast<uint64_t>(bound.scratchBytes), kPageBytes) * threads;
+    // Of all ranks, whose memory is one.
+    uint64_t ranks = plan.ranks;
+    uint64_t threadsOfRank = std::max<uint64_t>(1, threads / ranks);
+    use.scratchBytes =
+        rounded(static_cast<uint64_t>(bound.scratchBytes), kPageBytes) * threadsOfRank * ranks;
+    use.arenaBytes *= ranks;
+    use.stateBytes *= ranks;
     return use;
   }
   bool hasCalls = std::ranges::any_of(bound.steps, [](const BoundStep &step) {

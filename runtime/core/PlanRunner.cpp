@@ -30,16 +30,16 @@ Status bindingError(const char *kind, const Port &port, std::string_view message
 
 Result<std::unique_ptr<PlanRunner>> PlanRunner::create(const Engine &engine, size_t choice,
                                                        const SessionOptions &options,
-                                                       const PlanRunner *beside) {
-  TENON_ASSIGN(const LoadedVariant *variant, engine.loaded(choice));
+                                                       const PlanRunner *beside, RankPlace place) {
+  TENON_ASSIGN(const LoadedVariant *variant, engine.loaded(choice, place.rank));
   std::unique_ptr<PlanRunner> runner(new PlanRunner(engine.plan(choice), options));
-  TENON_TRY(runner->init(*variant, beside));
+  TENON_TRY(runner->init(*variant, beside, place));
   return runner;
 }
 
-Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside) {
-  TENON_ASSIGN(planExecutor,
-               variant.createExecutor(options, beside ? beside->planExecutor.get() : nullptr));
+Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside, RankPlace place) {
+  const Executor *executorBeside = beside ? beside->planExecutor.get() : nullptr;
+  TENON_ASSIGN(planExecutor, variant.createExecutor(options, executorBeside, place));
   roots.assign(enginePlan.buffers.size(), nullptr);
   TENON_ASSIGN(session, runtime::sessionValues(enginePlan, options.symbols));
   TENON_ASSIGN(StateLayout states, layOutState(enginePlan, session, planExecutor->alignment()));

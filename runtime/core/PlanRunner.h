@@ -16,10 +16,10 @@ namespace tenon::runtime {
 class PlanRunner {
 public:
   /// `choice` is one of Engine::plans(). `beside` runs another plan of the session, whose threads
-  /// this one shares; null for the first.
+  /// this one shares; null for the first. Called by the thread of the rank.
   static Result<std::unique_ptr<PlanRunner>> create(const Engine &engine, size_t choice,
                                                     const SessionOptions &options,
-                                                    const PlanRunner *beside);
+                                                    const PlanRunner *beside, RankPlace place);
 
   const engine::Plan &plan() const { return enginePlan; }
   const Executor &executor() const { return *planExecutor; }
@@ -46,7 +46,7 @@ private:
 
   PlanRunner(const engine::Plan &plan, const SessionOptions &options)
       : enginePlan(plan), options(options) {}
-  Status init(const LoadedVariant &variant, const PlanRunner *beside);
+  Status init(const LoadedVariant &variant, const PlanRunner *beside, RankPlace place);
   Status outOfMemory(uint64_t bytes) const;
   BoundPlan &remember(BoundPlan bound);
   Status activate(BoundPlan &bound);

@@ -1,8 +1,9 @@
-// Chooses the plan for the dims of a run, and has it run.
+// Chooses the plan for the dims of a run, and has it run: by each rank, where there are several.
 
 #include "runtime/core/Session.h"
 
 #include "runtime/core/PlanRunner.h"
+#include "runtime/core/RankTeam.h"
 #include "support/Shape.h"
 #include "support/text/Text.h"
 
@@ -32,27 +33,131 @@ FlatDims fixedDims(const Plan &plan, std::span<const int64_t> session) {
   return dims;
 }
 
+/// What one rank runs.
+class RankRunners {
+public:
+  RankRunners(const Engine &runEngine, const SessionOptions &sessionOptions, RankPlace rankPlace)
+      : engine(runEngine), options(sessionOptions), place(rankPlace), runners(engine.plans()) {}
+
+  Status init() {
+    TENON_ASSIGN(runners[0], PlanRunner::create(engine, 0, options, nullptr, place));
+    std::span<const int64_t> values = runners[0]->sessionValues();
+    const Plan &plan = engine.plan();
+    return plan.knownSymbols() == values.size() ? prepare(fixedDims(plan, values)) : Status::ok();
+  }
+
+  /// Binds a plan that knows these dims, else the general one.
+  Status prepare(const FlatDims &dims) {
+    if (chosen && chosen->current() && chosen->current()->inputDims == dims) {
+      return chosen->bind(dims);
+    }
+    PlanRunner *before = std::exchange(chosen, nullptr);
+    Status status;
+    for (size_t i = 1; i < runners.size() && !chosen && status; ++i) {
+      status = prepareBy(i, dims);
+    }
+    if (!chosen && status) {
+      status = runners[0]->bind(dims);
+      chosen = runners[0].get();
+    }
+    if (!status) {
+      chosen = before; // a failed prepare leaves the last good one
+    }
+    return status;
+  }
+
+  /// That of the dims prepared last; null before.
+  PlanRunner *active() const { return chosen; }
+  BoundPlan *current() const { return chosen ? chosen->current() : nullptr; }
+  /// Of the dims prepared last, or the general one.
+  Executor &executor() const { return chosen ? chosen->executor() : runners[0]->executor(); }
+
+  void addMemory(MemoryUse &use) const {
+    for (const std::unique_ptr<PlanRunner> &runner : runners) {
+      if (runner) {
+        use += runner->executor().memoryUse();
+      }
+    }
+  }
+  void setTiming(bool isOn) {
+    isTimed = isOn;
+    for (const std::unique_ptr<PlanRunner> &runner : runners) {
+      if (runner) {
+        runner->executor().setTiming(isOn);
+      }
+    }
+  }
+
+private:
+  /// Chooses the plan that knows some sizes if these are its, and all it relies on holds.
+  Status prepareBy(size_t choice, const FlatDims &dims) {
+    std::unique_ptr<PlanRunner> &runner = runners[choice];
+    if (!PlanRunner::takes(engine.plan(choice), dims)) {
+      return Status::ok();
+    }
+    if (!runner) {
+      TENON_ASSIGN(runner, PlanRunner::create(engine, choice, options, runners[0].get(), place));
+      runner->executor().setTiming(isTimed);
+    }
+    if (runner->bind(dims).isOk()) {
+      chosen = runner.get();
+    }
+    return Status::ok();
+  }
+
+  const Engine &engine;
+  const SessionOptions &options;
+  RankPlace place;
+  /// By Engine's plans: the general one, then those that know some sizes, made when first needed.
+  std::vector<std::unique_ptr<PlanRunner>> runners;
+  PlanRunner *chosen = nullptr;
+  bool isTimed = false;
+};
+
 } // namespace
 
 struct Session::Impl {
   std::shared_ptr<const Engine> engine;
   SessionOptions options;
-  /// By Engine's plans: the general one, then those that know some sizes, made when first needed.
-  std::vector<std::unique_ptr<PlanRunner>> runners;
-  PlanRunner *active = nullptr; ///< that of the dims prepared last
-  bool isTimed = false;
+  std::unique_ptr<RankTeam> team; ///< null for one rank
+  std::vector<std::unique_ptr<RankRunners>> ranks;
+  /// What ranks but the first do with the outputs: keep them.
+  std::vector<OutputBinding> kept;
   FlatDims wanted; ///< dims asked for, kept to allocate nothing in a run
 
   Impl(std::shared_ptr<const Engine> sharedEngine, const SessionOptions &sessionOptions)
-      : engine(std::move(sharedEngine)), options(sessionOptions), runners(engine->plans()) {}
+      : engine(std::move(sharedEngine)), options(sessionOptions) {}
+  ~Impl() {
+    // By the threads that made them.
+    if (team && !ranks.empty()) {
+      static_cast<void>(forEachRank([&](uint32_t rank) {
+        ranks[rank].reset();
+        return Status::ok();
+      }));
+    }
+  }
 
   const Plan &plan() const { return engine->plan(); }
+  /// The first rank's, which answers for all.
+  RankRunners &first() const { return *ranks[0]; }
+
+  template <typename Work> Status forEachRank(const Work &work) {
+    return team ? team->forEach(work) : work(0);
+  }
 
   Status init() {
-    TENON_ASSIGN(runners[0], PlanRunner::create(*engine, 0, options, nullptr));
-    std::span<const int64_t> values = runners[0]->sessionValues();
-    return plan().knownSymbols() == values.size() ? prepare(fixedDims(plan(), values))
-                                                  : Status::ok();
+    uint32_t count = plan().ranks;
+    if (count > 1) {
+      TENON_ASSIGN(team, RankTeam::create(count));
+      Place place = engine->gpu() ? Place::Gpu : Place::Host;
+      kept.assign(plan().outputs.size(), {nullptr, 0, place});
+    }
+    ranks.resize(count);
+    return forEachRank([&](uint32_t rank) {
+      RankPlace place = team ? team->place(rank) : RankPlace();
+      ranks[rank] = std::make_unique<RankRunners>(*engine, options, place);
+      return ranks[rank]->init();
+    });
   }
 
   /// Puts the dims of one input behind those in `wanted`, after checking their number.
@@ -69,40 +174,28 @@ struct Session::Impl {
     return Status::ok();
   }
 
-  /// Binds a plan that knows these dims, else the general one.
-  Status prepare(const FlatDims &dims) {
-    if (active && active->current() && active->current()->inputDims == dims) {
-      return active->bind(dims);
-    }
-    PlanRunner *before = std::exchange(active, nullptr);
-    Status status;
-    for (size_t i = 1; i < runners.size() && !active && status; ++i) {
-      status = prepareBy(i, dims);
-    }
-    if (!active && status) {
-      status = runners[0]->bind(dims);
-      active = runners[0].get();
-    }
-    if (!status) {
-      active = before; // a failed prepare leaves the last good one
-    }
-    return status;
-  }
-
-  /// Makes the plan that knows some sizes active if these are its, and all it relies on holds.
-  Status prepareBy(size_t choice, const FlatDims &dims) {
-    std::unique_ptr<PlanRunner> &runner = runners[choice];
-    if (!PlanRunner::takes(engine->plan(choice), dims)) {
+  Status prepare() {
+    const BoundPlan *current = first().current();
+    if (current && current->inputDims == wanted) {
+      for (const std::unique_ptr<RankRunners> &rank : ranks) {
+        TENON_TRY(rank->prepare(wanted)); // takes no thread of the rank
+      }
       return Status::ok();
     }
-    if (!runner) {
-      TENON_ASSIGN(runner, PlanRunner::create(*engine, choice, options, runners[0].get()));
-      runner->executor().setTiming(isTimed);
-    }
-    if (runner->bind(dims).isOk()) {
-      active = runner.get();
-    }
-    return Status::ok();
+    return forEachRank([&](uint32_t rank) { return ranks[rank]->prepare(wanted); });
+  }
+
+  /// What the first rank measures, while the others do the same.
+  template <typename Time, typename Measure> Result<Time> timeAll(const Measure &measure) {
+    Time times{};
+    TENON_TRY(forEachRank([&](uint32_t rank) -> Status {
+      TENON_ASSIGN(Time own, measure(*ranks[rank]));
+      if (rank == 0) {
+        times = std::move(own);
+      }
+      return Status::ok();
+    }));
+    return times;
   }
 
   Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
@@ -117,13 +210,16 @@ struct Session::Impl {
     for (size_t i = 0; i < inputs.size(); ++i) {
       TENON_TRY(addDims(i, inputs[i].dims));
     }
-    TENON_TRY(prepare(wanted));
-    return active->run(inputs, outputs, runOptions);
+    if (team && runOptions.stream) {
+      return Status::error(ErrorId::BadArgument, "a stream was given for a run on several ranks",
+                           "pass none");
+    }
+    // Prepared by all before one begins: a rank that could not would leave the others waiting.
+    TENON_TRY(prepare());
+    return forEachRank([&](uint32_t rank) {
+      return ranks[rank]->active()->run(inputs, rank == 0 ? outputs : kept, runOptions);
+    });
   }
-
-  BoundPlan *current() const { return active ? active->current() : nullptr; }
-  /// Of the dims prepared last, or the general one.
-  Executor &executor() const { return active ? active->executor() : runners[0]->executor(); }
 };
 
 Session::Session(std::unique_ptr<Impl> implementation) : impl(std::move(implementation)) {}
@@ -138,7 +234,9 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Engine> e
 
 const Engine &Session::engine() const { return *impl->engine; }
 
-unsigned Session::threads() const { return impl->executor().threads(); }
+unsigned Session::threads() const {
+  return impl->first().executor().threads() * static_cast<unsigned>(impl->ranks.size());
+}
 
 Status Session::prepare(std::span<const std::span<const int64_t>> inputDims) {
   if (inputDims.size() != impl->plan().inputs.size()) {
@@ -148,19 +246,19 @@ Status Session::prepare(std::span<const std::span<const int64_t>> inputDims) {
   for (size_t i = 0; i < inputDims.size(); ++i) {
     TENON_TRY(impl->addDims(i, inputDims[i]));
   }
-  return impl->prepare(impl->wanted);
+  return impl->prepare();
 }
 
-bool Session::isPrepared() const { return impl->current() != nullptr; }
+bool Session::isPrepared() const { return impl->first().current() != nullptr; }
 
 std::span<const int64_t> Session::outputDims(size_t output) const {
-  const BoundPlan *current = impl->current();
+  const BoundPlan *current = impl->first().current();
   bool known = current && output < current->outputDims.size();
   return known ? std::span<const int64_t>(current->outputDims[output]) : std::span<const int64_t>();
 }
 
 uint64_t Session::outputBytes(size_t output) const {
-  const BoundPlan *current = impl->current();
+  const BoundPlan *current = impl->first().current();
   bool known = current && output < current->outputBytes.size();
   return known ? static_cast<uint64_t>(current->outputBytes[output]) : 0;
 }
@@ -170,37 +268,39 @@ Status Session::run(std::span<const InputBinding> inputs, std::span<const Output
   return impl->run(inputs, outputs, options);
 }
 
-const void *Session::outputData(size_t output) const { return impl->executor().outputData(output); }
+const void *Session::outputData(size_t output) const {
+  return impl->first().executor().outputData(output);
+}
 
-Status Session::resetState() { return impl->executor().resetState(); }
+Status Session::resetState() {
+  return impl->forEachRank(
+      [&](uint32_t rank) { return impl->ranks[rank]->executor().resetState(); });
+}
 
 MemoryUse Session::memoryUse() const {
   MemoryUse use;
-  for (const std::unique_ptr<PlanRunner> &runner : impl->runners) {
-    if (runner) {
-      use += runner->executor().memoryUse();
-    }
+  for (const std::unique_ptr<RankRunners> &rank : impl->ranks) {
+    rank->addMemory(use);
   }
-  const BoundPlan *current = impl->current();
+  const BoundPlan *current = impl->first().current();
   use.arenaLowerBoundBytes = current ? static_cast<uint64_t>(current->arenaLowerBound) : 0;
   return use;
 }
 
 void Session::setTiming(bool isOn) {
-  impl->isTimed = isOn;
-  for (const std::unique_ptr<PlanRunner> &runner : impl->runners) {
-    if (runner) {
-      runner->executor().setTiming(isOn);
-    }
+  for (const std::unique_ptr<RankRunners> &rank : impl->ranks) {
+    rank->setTiming(isOn);
   }
 }
 
 const engine::Plan &Session::activePlan() const {
-  return impl->active ? impl->active->plan() : impl->plan();
+  const PlanRunner *active = impl->first().active();
+  return active ? active->plan() : impl->plan();
 }
 
 RunInfo Session::info() const {
-  return impl->current() ? impl->executor().info(*impl->current()) : RunInfo();
+  return impl->first().current() ? impl->first().executor().info(*impl->first().current())
+                                 : RunInfo();
 }
 
 namespace {
@@ -213,17 +313,25 @@ Status nothingToTime() {
 } // namespace
 
 Result<double> Session::timeRuns(unsigned count) {
-  return impl->current() ? impl->executor().timeRuns(*impl->current(), count) : nothingToTime();
+  if (!impl->first().current()) {
+    return nothingToTime();
+  }
+  return impl->timeAll<double>(
+      [&](RankRunners &rank) { return rank.executor().timeRuns(*rank.current(), count); });
 }
 
 Result<std::vector<StepTime>> Session::timeSteps(unsigned count, StepOrder order) {
-  BoundPlan *current = impl->current();
+  BoundPlan *current = impl->first().current();
   if (!current) {
     return nothingToTime();
   }
-  TENON_ASSIGN(std::vector<StepTime> times, impl->executor().timeSteps(*current, count, order));
+  TENON_ASSIGN(std::vector<StepTime> times,
+               impl->timeAll<std::vector<StepTime>>([&](RankRunners &rank) {
+                 return rank.executor().timeSteps(*rank.current(), count, order);
+               }));
   for (StepTime &time : times) {
-    const engine::Instruction &instruction = impl->active->plan().instructions[time.instruction];
+    const engine::Instruction &instruction =
+        impl->first().active()->plan().instructions[time.instruction];
     time.flops = current->valueOf(instruction.flops);
     time.bytesMoved = current->valueOf(instruction.bytesMoved);
   }

@@ -324,6 +324,8 @@ private:
     } else if (instruction.kind == InstructionKind::Copy) {
       step.grid = instruction.grid == kNone ? 1 : value(instruction.grid);
       TENON_TRY(checkCopy(instruction));
+    } else if (instruction.kind == InstructionKind::Collective) {
+      TENON_TRY(checkCollective(instruction));
     }
     out.steps.push_back(step);
     return Status::ok();
@@ -383,18 +385,31 @@ private:
   /// A copy stays inside of its buffers, and its ranges are apart.
   Status checkCopy(const Instruction &instruction) const {
     int64_t bytes = value(instruction.sizes[0]);
-    bool inBounds = bytes >= 0;
-    for (uint32_t buffer : instruction.buffers) {
-      inBounds &= bytes <= value(plan.buffers[buffer].size);
-    }
-    if (!inBounds) {
-      return sizeError(
-          strCat("'", instruction.label, "' copies ", bytes, " bytes past the end of a buffer"));
-    }
+    return checkMove(instruction, bytes, bytes);
+  }
+
+  Status checkCollective(const Instruction &instruction) const {
+    bool isGather = instruction.collective == engine::CollectiveKind::AllGather;
+    int64_t bytes = 0, all = 0;
+    bool fits = !__builtin_mul_overflow(value(instruction.sizes[0]),
+                                        int64_t(bitWidth(instruction.dtype) / 8), &bytes) &&
+                !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranks) : 1, &all);
+    return checkMove(instruction, fits ? bytes : -1, all);
+  }
+
+  /// Of the first buffer to the second.
+  Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes) const {
     const PointerSource &from = out.placed[instruction.buffers[0]];
     const PointerSource &to = out.placed[instruction.buffers[1]];
-    bool apart = from.root != to.root || from.offset + bytes <= to.offset ||
-                 to.offset + bytes <= from.offset;
+    bool inBounds = fromBytes >= 0 &&
+                    fromBytes <= value(plan.buffers[instruction.buffers[0]].size) &&
+                    toBytes <= value(plan.buffers[instruction.buffers[1]].size);
+    if (!inBounds) {
+      return sizeError(
+          strCat("'", instruction.label, "' copies ", toBytes, " bytes past the end of a buffer"));
+    }
+    bool apart = from.root != to.root || from.offset + fromBytes <= to.offset ||
+                 to.offset + toBytes <= from.offset;
     return apart
                ? Status::ok()
                : sizeError(strCat("'", instruction.label, "' copies between ranges that overlap"));

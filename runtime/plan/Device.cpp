@@ -49,6 +49,7 @@ RunInfo Executor::info(const BoundPlan &bound) const {
     info.kernels += step.kind == InstructionKind::Launch && step.grid != 0;
     info.calls += step.kind == InstructionKind::Call;
     info.moves += step.kind == InstructionKind::Copy;
+    info.collectives += step.kind == InstructionKind::Collective;
   }
   return info;
 }

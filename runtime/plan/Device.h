@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/plan/BoundPlan.h"
+#include "runtime/plan/RankGroup.h"
 #include "support/Result.h"
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace tenon::runtime {
 inline constexpr unsigned kMaxThreads = 1024;
 
 struct SessionOptions {
-  /// Threads that work on a run, the caller's included; 0 takes the number of usable CPUs, more
-  /// than kMaxThreads are refused. On a GPU there is one.
+  /// Threads that work on a run, the caller's included, shared out over the ranks of a plan; 0
+  /// takes the number of usable CPUs, more than kMaxThreads are refused. On a GPU there is one.
   unsigned threads = 0;
   /// Most bytes that the session may hold for arena, state, scratch and kept outputs; a run that
   /// needs more fails with TN0606.
@@ -77,6 +78,7 @@ struct RunInfo {
   uint32_t kernels = 0;
   uint32_t calls = 0;
   uint32_t moves = 0;       ///< copies of the plan
+  uint32_t collectives = 0; ///< what ranks exchange
   bool usedGraph = false;   ///< the last run was one launch of a graph
   uint32_t overlapped = 0;  ///< instructions beside others in the graph
   std::string graphRefusal; ///< why the plan cannot be a graph, empty otherwise
@@ -148,10 +150,10 @@ public:
 class LoadedVariant {
 public:
   virtual ~LoadedVariant() = default;
-  /// `beside` is of the same session and device, for another plan: threads are shared with it. Null
-  /// for the first.
-  virtual Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
-                                                           const Executor *beside) const = 0;
+  /// `beside` is of the same session, device and rank, for another plan: threads are shared with
+  /// it. Null for the first. A plan with ranks has a `place` with a group.
+  virtual Result<std::unique_ptr<Executor>>
+  createExecutor(const SessionOptions &options, const Executor *beside, RankPlace place) const = 0;
 };
 
 } // namespace tenon::runtime

@@ -71,8 +71,10 @@ Value DerivedWeights::make(OpBuilder &builder, Location location, RankedTensorTy
       stride *= size;
     }
     uint64_t total = type.getNumElements() * elementBytes(type.getElementType());
-    id = store.addGenerated(name, total, RowsOfParts{std::move(sources), stride},
-                            "made of other weights");
+    bool isOfRank =
+        llvm::any_of(sources, [](const RowsOfSource &rows) { return rows.source.isOfRank; });
+    id = store.addDerived(name, total, RowsOfParts{std::move(sources), stride}, isOfRank,
+                          "made of other weights");
   }
   return tn::WeightOp::create(builder, location, type, id);
 }

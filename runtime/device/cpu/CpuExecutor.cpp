@@ -2,6 +2,7 @@
 
 #include "runtime/device/cpu/CpuExecutor.h"
 
+#include "runtime/device/cpu/AddRanks.h"
 #include "runtime/device/cpu/CpuVariant.h"
 #include "support/text/Text.h"
 
@@ -20,6 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kPage = 4096;
+/// Of an all-reduce, that a thread takes at a time.
+constexpr int64_t kSummedElements = 4096;
 
 double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -31,13 +34,19 @@ Status notOnHost() {
                        "pass it in host memory, or use a variant for the GPU");
 }
 
+/// The other rank's own error is the one of the run.
+Status rankError(const RankGroup &group) {
+  return Status::error(ErrorId::RunKernelFailed,
+                       strCat("rank ", group.failed().value_or(0), " ended the run"));
+}
+
 } // namespace
 
 Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
                                                       const SessionOptions &options,
-                                                      const CpuExecutor *beside) {
+                                                      const CpuExecutor *beside, RankPlace place) {
   if (beside) {
-    return std::unique_ptr<Executor>(new CpuExecutor(variant, beside->pool));
+    return std::unique_ptr<Executor>(new CpuExecutor(variant, beside->pool, place));
   }
   unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
   if (threads > kMaxThreads) {
@@ -46,12 +55,17 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
         strCat(threads, " threads were requested; at most ", kMaxThreads, " are possible"),
         "request as many as there are CPUs");
   }
+  if (place.group) {
+    threads = std::max(1u, threads / place.group->ranks());
+  }
   TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
-  return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool)));
+  return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool), place));
 }
 
-CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool)
-    : variant(loaded), pool(std::move(threadPool)), keptOutputs(loaded.plan().outputs.size()) {
+CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool,
+                         RankPlace ofRank)
+    : variant(loaded), pool(std::move(threadPool)), place(ofRank),
+      keptOutputs(loaded.plan().outputs.size()) {
   for (unsigned thread = 0; thread < pool->threads(); ++thread) {
     contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0, nullptr, 0});
   }
@@ -85,7 +99,7 @@ Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots, const StateLay
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
     if (isRootOf(buffer, Space::Const)) {
-      roots[i] = weights + variant.file().weights()[buffer.weight].offset;
+      roots[i] = weights + variant.file().weights()[buffer.weight].offsetOf(place.rank);
     } else if (isRootOf(buffer, Space::State)) {
       roots[i] = state.data() + states.offsets[i];
     }
@@ -231,6 +245,32 @@ void CpuExecutor::copy(const BoundPlan &bound, const BoundStep &step) {
   }
 }
 
+/// What this rank has handed over is whole until the others have read it.
+Status CpuExecutor::exchange(const BoundPlan &bound, const BoundStep &step) {
+  const engine::Instruction &instruction = variant.plan().instructions[step.instruction];
+  void *const *operands = bound.pointers.data() + step.firstPointer;
+  std::optional<std::span<const void *const>> parts = place.group->meet(place.rank, operands[0]);
+  if (!parts) {
+    return rankError(*place.group);
+  }
+  std::byte *to = static_cast<std::byte *>(operands[1]);
+  int64_t count = bound.sizes[step.firstSize];
+  int64_t elementBytes = bitWidth(instruction.dtype) / 8;
+  if (instruction.collective == engine::CollectiveKind::AllGather) {
+    size_t bytes = static_cast<size_t>(count * elementBytes);
+    for (size_t rank = 0; rank < parts->size() && bytes != 0; ++rank) {
+      std::memcpy(to + rank * bytes, (*parts)[rank], bytes);
+    }
+  } else {
+    int64_t pieces = (count + kSummedElements - 1) / kSummedElements;
+    pool->parallelFor(pieces, [&](int64_t begin, int64_t end, unsigned) {
+      int64_t last = std::min(end * kSummedElements, count);
+      addRanks(instruction.dtype, *parts, to, begin * kSummedElements, last);
+    });
+  }
+  return place.group->meet(place.rank) ? Status::ok() : rankError(*place.group);
+}
+
 Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {
   if (step.kind == InstructionKind::Launch) {
     int32_t code = launch(bound, step);
@@ -241,6 +281,9 @@ Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {
     int64_t count = 0;
     std::memcpy(&count, bound.pointers[step.firstPointer], sizeof(count));
     return bound.bindSize(variant.plan(), step, count);
+  }
+  if (step.kind == InstructionKind::Collective) {
+    return exchange(bound, step);
   }
   copy(bound, step);
   return Status::ok();

@@ -18,8 +18,9 @@ class CpuVariant;
 class CpuExecutor : public Executor {
 public:
   /// Shares the threads of `beside`, if that is not null.
-  static Result<std::unique_ptr<Executor>>
-  create(const CpuVariant &variant, const SessionOptions &options, const CpuExecutor *beside);
+  static Result<std::unique_ptr<Executor>> create(const CpuVariant &variant,
+                                                  const SessionOptions &options,
+                                                  const CpuExecutor *beside, RankPlace place);
 
   unsigned threads() const override { return pool->threads(); }
   int64_t alignment() const override { return engine::kBufferAlignment; }
@@ -38,7 +39,7 @@ public:
   MemoryUse memoryUse() const override;
 
 private:
-  CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool);
+  CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool, RankPlace ofRank);
 
   Status reserveScratch(uint64_t bytesPerThread);
   /// Once in the binary, which is small on purpose; a call takes about a nanosecond.
@@ -46,6 +47,7 @@ private:
   int32_t launch(const BoundPlan &bound, const BoundStep &step);
   void setRanges(const BoundPlan &bound, const BoundStep &step);
   void copy(const BoundPlan &bound, const BoundStep &step);
+  Status exchange(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
                unsigned thread);
   double takeBusySeconds();
@@ -57,6 +59,7 @@ private:
 
   const CpuVariant &variant;
   std::shared_ptr<ThreadPool> pool;
+  RankPlace place;
   AlignedBuffer arena;
   AlignedBuffer state;
   AlignedBuffer scratch;

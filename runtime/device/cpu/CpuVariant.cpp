@@ -25,8 +25,9 @@ Result<std::unique_ptr<LoadedVariant>> CpuVariant::load(const engine::EngineFile
 }
 
 Result<std::unique_ptr<Executor>> CpuVariant::createExecutor(const SessionOptions &options,
-                                                             const Executor *beside) const {
-  return CpuExecutor::create(*this, options, static_cast<const CpuExecutor *>(beside));
+                                                             const Executor *beside,
+                                                             RankPlace place) const {
+  return CpuExecutor::create(*this, options, static_cast<const CpuExecutor *>(beside), place);
 }
 
 } // namespace tenon::runtime

@@ -18,7 +18,8 @@ public:
   static Result<std::unique_ptr<LoadedVariant>> load(const engine::EngineFile &file, size_t index);
 
   Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
-                                                   const Executor *beside) const override;
+                                                   const Executor *beside,
+                                                   RankPlace place) const override;
 
   const engine::EngineFile &file() const { return engineFile; }
   const engine::Plan &plan() const { return engineFile.variants()[index].plan; }

@@ -96,7 +96,7 @@ Status CudaVariant::uploadWeights() {
 }
 
 Result<std::unique_ptr<Executor>> CudaVariant::createExecutor(const SessionOptions &options,
-                                                              const Executor *) const {
+                                                              const Executor *, RankPlace) const {
   return CudaExecutor::create(*this, options);
 }
 

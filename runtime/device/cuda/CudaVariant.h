@@ -30,7 +30,8 @@ public:
                                                      const LoadedVariant *beside);
 
   Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
-                                                   const Executor *beside) const override;
+                                                   const Executor *beside,
+                                                   RankPlace place) const override;
 
   const std::shared_ptr<const CudaDevice> &device() const { return cudaDevice; }
   const engine::Plan &plan() const { return engineFile.variants()[index].plan; }

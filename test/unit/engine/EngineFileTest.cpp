@@ -48,7 +48,7 @@ TEST(EngineFile, EqualContentGivesEqualBytes) {
   std::string second = test::temporaryPath("second.tenon");
   // The same weights in pieces of other sizes.
   Result<EngineFileSize> written =
-      writeEngine(second, engine.content, [&](uint32_t index, const ByteSink &sink) {
+      writeEngine(second, engine.content, [&](uint32_t index, uint32_t, const ByteSink &sink) {
         for (const std::byte &byte : engine.weights[index].bytes) {
           TENON_TRY(sink(Bytes(&byte, 1)));
         }
@@ -109,14 +109,14 @@ TEST(EngineFile, RefusesWrongWeightSources) {
   std::vector<std::byte> tooLong(97);
   for (size_t size : {0, 95, 97}) {
     Result<EngineFileSize> written =
-        writeEngine(path, engine.content, [&](uint32_t, const ByteSink &sink) {
+        writeEngine(path, engine.content, [&](uint32_t, uint32_t, const ByteSink &sink) {
           return sink(Bytes(tooLong).first(size));
         });
     EXPECT_EQ(ErrorId::EngineWeightsSource, written.status().id()) << size;
   }
   // A source may fail for its own reason.
   Result<EngineFileSize> written =
-      writeEngine(path, engine.content, [&](uint32_t, const ByteSink &) {
+      writeEngine(path, engine.content, [&](uint32_t, uint32_t, const ByteSink &) {
         return Status::error(ErrorId::FileReadFailed, "gone");
       });
   EXPECT_EQ(ErrorId::FileReadFailed, written.status().id());

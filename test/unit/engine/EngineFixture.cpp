@@ -217,7 +217,7 @@ TestEngine::TestEngine(Plan plan, std::vector<WeightData> data, const std::strin
 }
 
 Result<EngineFileSize> TestEngine::write(const std::string &path) const {
-  return writeEngine(path, content, [&](uint32_t index, const ByteSink &sink) {
+  return writeEngine(path, content, [&](uint32_t index, uint32_t, const ByteSink &sink) {
     return sink(weights[index].bytes);
   });
 }

@@ -1,0 +1,58 @@
+// A barrier of two phases whose waits end when a rank fails.
+
+#include "runtime/plan/RankGroup.h"
+
+namespace tenon::runtime {
+namespace {
+
+constexpr uint32_t kFailed = uint32_t(1) << 31;
+
+} // namespace
+
+RankGroup::RankGroup(uint32_t ranks)
+    : given{std::vector<const void *>(ranks), std::vector<const void *>(ranks)}, meetings(ranks),
+      isLeft(ranks), missing(ranks), firstFailed(ranks) {}
+
+std::optional<std::span<const void *const>> RankGroup::meet(uint32_t rank, const void *handedOver) {
+  uint32_t meeting = meetings[rank]++;
+  std::vector<const void *> &all = given[meeting % 2];
+  all[rank] = handedOver;
+  if (missing.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    missing.store(ranks(), std::memory_order_relaxed);
+    over.fetch_add(1, std::memory_order_release);
+    over.notify_all();
+  }
+  uint32_t now = over.load(std::memory_order_acquire);
+  while (now <= meeting) {
+    over.wait(now, std::memory_order_acquire);
+    now = over.load(std::memory_order_acquire);
+  }
+  // A meeting to which all came is one, also where one of them has failed since.
+  isLeft[rank] = (now & ~kFailed) <= meeting;
+  return isLeft[rank] ? std::nullopt : std::optional(std::span<const void *const>(all));
+}
+
+void RankGroup::fail(uint32_t rank) {
+  if (!isLeft[rank]) {
+    uint32_t first = firstFailed.load();
+    while (rank < first && !firstFailed.compare_exchange_weak(first, rank)) {
+    }
+  }
+  over.fetch_or(kFailed, std::memory_order_release);
+  over.notify_all();
+}
+
+std::optional<uint32_t> RankGroup::failed() const {
+  uint32_t first = firstFailed.load();
+  return first == ranks() ? std::nullopt : std::optional(first);
+}
+
+void RankGroup::reset() {
+  meetings.assign(meetings.size(), 0);
+  isLeft.assign(isLeft.size(), 0);
+  missing.store(ranks());
+  over.store(0);
+  firstFailed.store(ranks());
+}
+
+} // namespace tenon::runtime

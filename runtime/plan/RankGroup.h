@@ -1,0 +1,51 @@
+// Where the ranks of a session meet: each runs the same plan on a thread of its own, and at a
+// collective none goes on before all have come. What is done there is the device's; what it shares
+// between ranks it hands over by pointers.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tenon::runtime {
+
+class RankGroup {
+public:
+  explicit RankGroup(uint32_t ranks);
+
+  uint32_t ranks() const { return static_cast<uint32_t>(meetings.size()); }
+
+  /// Waits until every rank has called this as often as this one, and gives what each handed over,
+  /// in the order of ranks. That stays valid until this rank meets the others once more; what ranks
+  /// wrote before they came is then visible to all. By the thread of a rank. Nothing, and without
+  /// waiting on, where one has failed before it came.
+  std::optional<std::span<const void *const>> meet(uint32_t rank, const void *handedOver = nullptr);
+
+  /// Ends the wait of the others: this rank does not come any more.
+  void fail(uint32_t rank);
+  /// The lowest of those that failed by themselves.
+  std::optional<uint32_t> failed() const;
+  /// Before a run, while no rank is in one.
+  void reset();
+
+private:
+  /// By parity of the meeting: no rank is more than one meeting ahead of another.
+  std::vector<const void *> given[2];
+  std::vector<uint32_t> meetings; ///< of each rank
+  std::vector<char> isLeft;       ///< by rank: others did not come to where it waited
+  std::atomic<uint32_t> missing;
+  /// Meetings that are over, and whether a rank has failed.
+  std::atomic<uint32_t> over = 0;
+  std::atomic<uint32_t> firstFailed;
+};
+
+/// Which rank of which group an executor works for; alone without a group.
+struct RankPlace {
+  uint32_t rank = 0;
+  RankGroup *group = nullptr; ///< outlives the executor
+};
+
+} // namespace tenon::runtime
