@@ -48,7 +48,8 @@ inline constexpr int64_t kTwoShotThreads = 512;
 /// thread looks for what a rank sends before it gives up, and collectivePartBytes (0 for one-shot).
 /// The status is a word that becomes 1 + the rank that did not come.
 ///
-/// An all-gather is one-shot; x has the vectors of one rank, y those of all.
+/// An all-gather is one-shot; x has the vectors of one rank, y those of all, and the last size is
+/// how many vectors lie between two ranks' in y.
 ///
 /// The fused kernel takes rows of x, the residual, the norm's weight; writes residual + sum, and
 /// its norm; sizes are rows (a block each, then again from the first block), rank, polls and 0.

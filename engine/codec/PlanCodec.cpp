@@ -252,6 +252,7 @@ Result<Plan> decodePlan(Bytes bytes) {
   plan.arenaBytes = from.arena_bytes();
   plan.isGuarded = from.is_guarded();
   plan.restingInstructions = from.resting_instructions();
+  plan.ranks = from.ranks();
   if (from.sections() && budget.take(from.sections()->size() * sizeof(fb::Section))) {
     for (const fb::Section *section : *from.sections()) {
       plan.sections.push_back({section->first(), section->end()});

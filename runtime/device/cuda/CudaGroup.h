@@ -32,16 +32,20 @@ struct CollectiveCall {
 
 /// "tenon_all_reduce_one_bf16_2"; empty where a kernel takes no such call.
 std::string kernelFor(CollectiveWay way, engine::CollectiveKind kind, DType type, size_t ranks);
-/// The fastest way with own kernels; Library where they take no message of its size. Measured on
-/// two H200.
+/// The way with own kernels; Library where they do not take such a message.
 CollectiveWay wayFor(const CollectiveCall &call);
+/// Whether NCCL is faster than own kernels, in pieces, for a message that long.
+bool isLong(const CollectiveCall &call);
+/// Of an own all-reduce in one piece.
+inline constexpr int64_t kLongestMessage = int64_t(16) << 20;
 
 class CudaGroup {
 public:
   /// `devices` by rank, all different. DeviceNotFound where they are not alike. Where one cannot
   /// reach the memory of another, there is NCCL only.
   static Result<std::shared_ptr<CudaGroup>>
-  open(std::vector<std::shared_ptr<const CudaDevice>> devices, int64_t longestMessage);
+  open(std::vector<std::shared_ptr<const CudaDevice>> devices,
+       int64_t longestMessage = kLongestMessage);
 
   size_t ranks() const { return members.size(); }
   /// Why GPUs do not share memory; ok where they do.
@@ -50,14 +54,17 @@ public:
   Status openLibrary(const std::string &folder);
   bool hasLibrary() const { return !libraries.empty(); }
 
-  /// Puts a call on the stream of a rank, whose context is current; `kernel` is kernelFor's. By the
-  /// thread of the rank. After a run, takeFailure says if a rank did not come.
+  /// Puts a call on the stream of a rank, whose context is current; `kernel` is kernelFor's. A long
+  /// message goes in pieces. By the thread of the rank. After a run, takeFailure says if a rank did
+  /// not come.
   Status start(size_t rank, CollectiveWay way, FunctionHandle kernel, const CollectiveCall &call,
                StreamHandle stream, bool mayStartEarly);
   /// Starts a kernel with these buffers and the first size in front of the group's arguments.
   Status startKernel(size_t rank, FunctionHandle kernel, std::span<void *const> buffers,
                      int64_t count, unsigned blocks, unsigned threads, StreamHandle stream,
-                     bool mayStartEarly);
+                     bool mayStartEarly, int64_t lastSize = 0);
+  /// Of memory that a rank has for messages.
+  uint64_t sharedBytes() const { return members.front().shared.size(); }
   /// The error of a rank that waited in vain; no later run of the group succeeds.
   Status takeFailure(size_t rank);
   /// How often a thread looks for what another rank sends before it gives up.
@@ -75,11 +82,12 @@ private:
   Status share(int64_t longestMessage);
 
   std::vector<Member> members;
+  int64_t longest = 0; ///< of two-shot messages in one piece
   std::vector<std::unique_ptr<library::nccl::Communicator>> libraries; ///< by rank, or none
   Status noPeers;
   int64_t partBytes = 0;
   /// Some seconds.
-  int64_t polls = int64_t(1) << 23;
+  int64_t polls = int64_t(1) << 24;
 };
 
 } // namespace tenon::runtime::cuda

@@ -186,6 +186,17 @@ void PlanBuilder::copy(uint32_t from, uint32_t to, ExprId bytes) {
   plan.instructions.push_back(std::move(instruction));
 }
 
+void PlanBuilder::allReduce(uint32_t from, uint32_t to, DType dtype, ExprId count) {
+  Instruction instruction;
+  instruction.kind = InstructionKind::Collective;
+  instruction.dtype = dtype;
+  instruction.buffers = {from, to};
+  instruction.reads = 1;
+  instruction.sizes = {count};
+  instruction.label = "sum";
+  plan.instructions.push_back(std::move(instruction));
+}
+
 void PlanBuilder::bindSize(uint32_t from, uint32_t symbol) {
   Instruction size;
   size.kind = InstructionKind::Size;
@@ -217,8 +228,9 @@ TestEngine::TestEngine(Plan plan, std::vector<WeightData> data, const std::strin
 }
 
 Result<EngineFileSize> TestEngine::write(const std::string &path) const {
-  return writeEngine(path, content, [&](uint32_t index, uint32_t, const ByteSink &sink) {
-    return sink(weights[index].bytes);
+  return writeEngine(path, content, [&](uint32_t index, uint32_t rank, const ByteSink &sink) {
+    size_t bytes = content.weights[index].bytes;
+    return sink(Bytes(weights[index].bytes).subspan(rank * bytes, bytes));
   });
 }
 

@@ -52,6 +52,7 @@ public:
                               std::vector<uint32_t> writes, engine::ExprId grid,
                               std::vector<engine::ExprId> sizes = {});
   void copy(uint32_t from, uint32_t to, engine::ExprId bytes);
+  void allReduce(uint32_t from, uint32_t to, DType dtype, engine::ExprId count);
   /// Binds the data-dependent symbol of this number to the contents of a buffer.
   void bindSize(uint32_t from, uint32_t symbol);
   void finish();
@@ -60,7 +61,7 @@ private:
   engine::ExprId bytesOf(DType dtype, const std::vector<engine::ExprId> &dims);
 };
 
-/// Weights given as whole arrays.
+/// Weights given as whole arrays, one behind the other for ranks.
 struct WeightData {
   std::string name;
   std::vector<std::byte> bytes;

@@ -68,9 +68,11 @@ EXPORT int cuCtxEnablePeerAccess(ContextHandle, unsigned) {
   return kSuccess;
 }
 
-EXPORT int cuDeviceGetName(char *name, int length, int) {
+EXPORT int cuDeviceGetName(char *name, int length, int device) {
   FAKE(cuDeviceGetName)
-  std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
+  bool isOther = device != 0 && !driver().otherName.empty();
+  std::strncpy(name, isOther ? driver().otherName.c_str() : "Fake GPU",
+               static_cast<size_t>(length));
   return kSuccess;
 }
 

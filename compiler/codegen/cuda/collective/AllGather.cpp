@@ -21,7 +21,7 @@ void emitAllGather(RegionBuilder &region, const AllGatherKernel &kernel) {
   Value first = t.add(t.mul(exchange.block, kernel.threads), t.toI64(t.thread()));
   Value stride = t.mul(exchange.grid, kernel.threads);
   auto placeOf = [&](const ThreadBuilder &b, Value from, Value number) {
-    return b.add(b.mul(from, exchange.count), number);
+    return b.add(b.mul(from, exchange.lastSize()), number);
   };
   auto forVectors = [&](llvm::function_ref<void(const ThreadBuilder &, Value)> body) {
     t.loop(first, exchange.count, stride, {}, [&](const ThreadBuilder &b, Value i, ValueRange) {

@@ -56,6 +56,8 @@ public:
   Value output(unsigned i) const { return frame.buffer(inputs + i); }
   Value shared(int64_t rank) const { return frame.buffer(inputs + outputs + unsigned(rank)); }
   Value own() const { return ownShared; }
+  /// The last size, i64.
+  Value lastSize() const { return partBytes; }
   mlir::Type vectorType(const ThreadBuilder &t) const;
 
   int64_t ranks;

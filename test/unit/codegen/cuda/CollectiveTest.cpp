@@ -56,6 +56,7 @@ public:
     for (int64_t rank = 0; rank < ranks; ++rank) {
       shared.emplace_back(size_t(engine::collectiveSharedBytes(kLongest, ranks)));
       statuses.emplace_back(4);
+      lastSize = engine::collectivePartBytes(kLongest, ranks);
       order.push_back(rank);
     }
   }
@@ -90,8 +91,7 @@ public:
               shared[std::find(order.begin(), order.end(), other) - order.begin()].data());
         }
         buffers.push_back(statuses[rank].data());
-        launch.push_back(
-            {buffers, {count, order[rank], polls, engine::collectivePartBytes(kLongest, ranks)}});
+        launch.push_back({buffers, {count, order[rank], polls, lastSize}});
       }
     }
     return llvm::toString(emulators[nameOf(kernel)]->launchTogether(
@@ -101,7 +101,7 @@ public:
   int32_t status(int64_t rank) const { return *static_cast<int32_t *>(statuses[rank].data()); }
 
   DType type;
-  int64_t ranks, polls = kPolls;
+  int64_t ranks, polls = kPolls, lastSize = 0;
   bool reversed = false;
   uint32_t lag = 1;
   std::vector<int64_t> order;
@@ -302,6 +302,7 @@ TEST(CollectiveTest, GathersInTheOrderOfRanks) {
   constexpr int64_t ranks = 3, vectors = 131;
   Group group(DType::F32, ranks);
   group.lag = 5;
+  group.lastSize = vectors;
   AllGatherKernel kernel{ranks, 32};
   ASSERT_EQ(group.load(kernel, emitAllGather), "");
   Messages messages(group, vectors, 3);
