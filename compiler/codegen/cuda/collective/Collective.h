@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/Region.h"
+#include "engine/Plan.h"
 #include "support/DType.h"
 #include "llvm/Support/Error.h"
 
@@ -46,6 +47,11 @@ std::string nameOf(const AllGatherKernel &kernel);
 void emitAllReduce(RegionBuilder &region, const AllReduceKernel &kernel);
 void emitAllReduceNorm(RegionBuilder &region, const AllReduceNormKernel &kernel);
 void emitAllGather(RegionBuilder &region, const AllGatherKernel &kernel);
+
+/// Names of the kernels that the runtime may start for a collective; none where it takes NCCL.
+std::vector<std::string> collectiveKernels(engine::CollectiveKind kind, DType type, int64_t ranks);
+/// PTX of one of these, by its name.
+llvm::Expected<std::string> collectivePtx(llvm::StringRef name, const target::Target &gpu);
 
 /// PTX of one kernel under its name.
 llvm::Expected<std::string> collectivePtx(const AllReduceKernel &kernel, const target::Target &gpu);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/collective/Collective.h"
+#include "engine/CollectiveAbi.h"
 #include "mlir/Parser/Parser.h"
 
 using namespace mlir;
@@ -27,6 +28,39 @@ llvm::Expected<std::string> ptxOf(StringRef name, const target::Target &gpu,
 }
 
 } // namespace
+
+std::vector<std::string> collectiveKernels(engine::CollectiveKind kind, DType type, int64_t ranks) {
+  if (ranks > engine::kCollectiveRanks) {
+    return {};
+  }
+  if (kind == engine::CollectiveKind::AllGather) {
+    return {nameOf(AllGatherKernel{ranks, engine::kOneShotThreads})};
+  }
+  if (type != DType::F32 && type != DType::F16 && type != DType::BF16) {
+    return {};
+  }
+  return {nameOf(AllReduceKernel{type, ranks, engine::kOneShotThreads, false}),
+          nameOf(AllReduceKernel{type, ranks, engine::kTwoShotThreads, true})};
+}
+
+llvm::Expected<std::string> collectivePtx(StringRef name, const target::Target &gpu) {
+  for (int64_t ranks = 2; ranks <= engine::kCollectiveRanks; ++ranks) {
+    AllGatherKernel gather{ranks, engine::kOneShotThreads};
+    if (name == nameOf(gather)) {
+      return collectivePtx(gather, gpu);
+    }
+    for (DType type : {DType::F32, DType::F16, DType::BF16}) {
+      for (bool isTwoShot : {false, true}) {
+        int64_t threads = isTwoShot ? engine::kTwoShotThreads : engine::kOneShotThreads;
+        AllReduceKernel reduce{type, ranks, threads, isTwoShot};
+        if (name == nameOf(reduce)) {
+          return collectivePtx(reduce, gpu);
+        }
+      }
+    }
+  }
+  return llvm::createStringError(name + " is not a collective");
+}
 
 llvm::Expected<std::string> collectivePtx(const AllReduceKernel &kernel,
                                           const target::Target &gpu) {

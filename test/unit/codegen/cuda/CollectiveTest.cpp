@@ -324,6 +324,25 @@ TEST(CollectiveTest, GathersInTheOrderOfRanks) {
   }
 }
 
+TEST(CollectiveTest, KernelsByName) {
+  const target::Target &gpu = target::targetOf("sm_90");
+  for (auto [kind, type, count] :
+       {std::tuple(engine::CollectiveKind::AllReduce, DType::BF16, size_t(2)),
+        std::tuple(engine::CollectiveKind::AllReduce, DType::F64, size_t(0)),
+        std::tuple(engine::CollectiveKind::AllGather, DType::I64, size_t(1))}) {
+    std::vector<std::string> names = collectiveKernels(kind, type, 4);
+    EXPECT_EQ(names.size(), count);
+    for (const std::string &name : names) {
+      llvm::Expected<std::string> ptx = collectivePtx(name, gpu);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      EXPECT_NE(ptx->find(".entry " + name + "("), std::string::npos);
+    }
+  }
+  EXPECT_TRUE(collectiveKernels(engine::CollectiveKind::AllReduce, DType::F32, 9).empty());
+  EXPECT_EQ(llvm::toString(collectivePtx("another", gpu).takeError()),
+            "another is not a collective");
+}
+
 TEST(CollectiveTest, Assembles) {
   for (const char *part : {"sm_80", "sm_90"}) {
     const target::Target &gpu = target::targetOf(part);
