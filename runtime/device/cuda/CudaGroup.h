@@ -67,8 +67,6 @@ public:
   uint64_t sharedBytes() const { return members.front().shared.size(); }
   /// The error of a rank that waited in vain; no later run of the group succeeds.
   Status takeFailure(size_t rank);
-  /// How often a thread looks for what another rank sends before it gives up.
-  void setPolls(int64_t count) { polls = count; }
 
 private:
   struct Member {
@@ -86,8 +84,6 @@ private:
   std::vector<std::unique_ptr<library::nccl::Communicator>> libraries; ///< by rank, or none
   Status noPeers;
   int64_t partBytes = 0;
-  /// Some seconds.
-  int64_t polls = int64_t(1) << 24;
 };
 
 } // namespace tenon::runtime::cuda
