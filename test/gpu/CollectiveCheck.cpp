@@ -25,8 +25,8 @@ namespace {
 using namespace runtime::cuda;
 
 constexpr size_t kRanks = 2;
-constexpr int64_t kLongestOwn = int64_t(64) << 20, kLongest = int64_t(1) << 30;
-constexpr int64_t kLongestChecked = int64_t(16) << 20;
+constexpr int64_t kLongest = int64_t(1) << 30;
+constexpr int64_t kLongestChecked = int64_t(64) << 20;
 constexpr unsigned kLaunches = 7;
 
 [[noreturn]] void stop(const Status &status) {
@@ -132,7 +132,7 @@ public:
       ranks.back()->load(ptx);
       devices.push_back(ranks.back()->device);
     }
-    group = got(CudaGroup::open(devices, kLongestOwn));
+    group = got(CudaGroup::open(devices));
   }
 
   void forEach(const std::function<void(size_t)> &work) {
@@ -307,7 +307,7 @@ int64_t widthFor(int64_t bytes) {
 
 int64_t check(Pair &pair) {
   int64_t faults = 0;
-  std::vector<int64_t> sizes = {16, 1008, 12304, 262144 + 16, (5 << 20) + 48};
+  std::vector<int64_t> sizes = {16, 1008, 12304, 262144 + 16, (5 << 20) + 48, (37 << 20) + 16};
   for (int64_t bytes = 1024; bytes <= kLongestChecked; bytes *= 4) {
     sizes.push_back(bytes);
   }
@@ -351,7 +351,7 @@ void time(Pair &pair) {
     bool isShort = bytes <= engine::kOneShotBytes;
     print(isShort, allReduce(pair, CollectiveWay::OneShot, bytes));
     print(isShort, allReduce(pair, CollectiveWay::OneShot, bytes, false));
-    print(bytes <= kLongestOwn, allReduce(pair, CollectiveWay::TwoShot, bytes));
+    print(true, allReduce(pair, CollectiveWay::TwoShot, bytes));
     print(isShort, fused(pair, bytes, widthFor(bytes)));
     std::printf("(%lld)", static_cast<long long>(widthFor(bytes)));
     print(true, allReduce(pair, CollectiveWay::Library, bytes));
