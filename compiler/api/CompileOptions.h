@@ -98,6 +98,11 @@ struct CompileOptions {
   /// Of an engine with pages: a token's logits have the same bits alone, beside others, in chunks
   /// and from shared pages.
   bool invariant = false;
+  /// Ranks that run the model together, each with a part of its matrices: GPUs of one host, or
+  /// crews of a CPU. 1 cuts nothing.
+  uint64_t tensorParallel = 1;
+  /// How matrices are cut whatever the search finds: "NODE=column|row|replicate".
+  std::vector<std::string> pins;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};

@@ -2,6 +2,7 @@
 #include "compiler/graph/PaddingMovement.h"
 
 #include "compiler/graph/TnRare.h"
+#include "compiler/graph/TnShard.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -294,6 +295,19 @@ Places placesOf(const KnownPlaces &known, Operation *op, OpResult result) {
   return llvm::TypeSwitch<Operation *, Places>(op)
       .Case<ReshapeOp, TransposeOp, BroadcastOp, ConcatOp, SliceOp, GatherOp, TriluOp>(
           [&](auto moved) { return placesMoved(known, moved); })
+      .Case([&](AllReduceOp) {
+        Places sum = known.of(op->getOperand(0));
+        sum.number.reset();
+        for (PlaceAxis &axis : sum.axes) {
+          axis.content = {};
+        }
+        return sum;
+      })
+      .Case([&](AllGatherOp gather) {
+        return apart(
+            known, op, [&](int64_t axis) { return axis == static_cast<int64_t>(gather.getDim()); },
+            "puts places of ranks together");
+      })
       .Case([&](PadOp pad) {
         return apart(
             known, op,

@@ -3,6 +3,7 @@
 
 #include "compiler/graph/RowNumbers.h"
 #include "compiler/graph/TnRare.h"
+#include "compiler/graph/TnShard.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -261,7 +262,7 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
   if (isConstant && !isa<BroadcastOp>(op)) {
     return known.names(op) ? Rows::mixed(op, kByNumber) : Rows();
   }
-  if (op->hasTrait<TnElementwise>()) {
+  if (op->hasTrait<TnElementwise>() || isa<AllReduceOp>(op)) {
     return elementwise(known, op);
   }
   return llvm::TypeSwitch<Operation *, Rows>(op)
@@ -281,6 +282,9 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
         bool isWhole = known.of(pad.getX()).isCarried() && pad.getBegins()[axis] == 0 &&
                        pad.getEnds()[axis] == 0 && known.isAbsent(pad.getValue());
         return isWhole ? known.of(pad.getX()) : Rows::mixed(op, "adds or drops rows");
+      })
+      .Case<AllGatherOp>([&](AllGatherOp gather) {
+        return together(known, op, gather.getX(), gather.getDim(), "puts rows of ranks together");
       })
       .Case<GatherOp>([&](GatherOp gather) { return ofGather(known, gather); })
       .Case<GatherElementsOp>(

@@ -82,6 +82,7 @@ private:
   Status optimize();
   Status runUserPasses();
   Status convertPrecision();
+  Status cutForRanks();
   void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(TargetGroup &group);

@@ -125,7 +125,8 @@ Status Compilation::optimize() {
     // What they changed by permission is the truth for what follows.
     TENON_TRY(numbers->start(*module));
   }
-  return convertPrecision();
+  TENON_TRY(convertPrecision());
+  return options.tensorParallel > 1 ? cutForRanks() : Status::ok();
 }
 
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32

@@ -88,9 +88,22 @@ template <typename Archive> void visit(Archive &archive, codegen::TensorMapArgum
   archive.integer(map.boxColumns);
 }
 
+template <typename Archive>
+void visit(Archive &archive, std::optional<codegen::CollectiveStep> &collective) {
+  bool isThere = collective.has_value();
+  archive.integer(isThere);
+  if (isThere) {
+    collective = collective.value_or(codegen::CollectiveStep());
+    archive.integer(collective->kind);
+    archive.integer(collective->dtype);
+  }
+}
+
 template <typename Archive> void visit(Archive &archive, codegen::RegionStep &step) {
   archive.bytes(step.symbol);
   archive.bytes(step.call);
+  visit(archive, step.collective);
+  archive.list(step.collectiveKernels, [&](std::string &name) { archive.bytes(name); });
   archive.list(step.buffers, [&](uint32_t &buffer) { archive.integer(buffer); });
   archive.integer(step.reads);
   archive.list(step.sizes, [&](codegen::Program &size) { visit(archive, size); });

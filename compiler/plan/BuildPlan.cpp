@@ -56,8 +56,13 @@ void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> re
                           ArrayRef<engine::ExprId> symbols) {
   uint32_t index = static_cast<uint32_t>(plan.instructions.size());
   engine::Instruction instruction;
-  instruction.kind =
-      step.call.empty() ? engine::InstructionKind::Launch : engine::InstructionKind::Call;
+  instruction.kind = step.collective     ? engine::InstructionKind::Collective
+                     : step.call.empty() ? engine::InstructionKind::Launch
+                                         : engine::InstructionKind::Call;
+  if (step.collective) {
+    instruction.collective = step.collective->kind;
+    instruction.dtype = step.collective->dtype;
+  }
   instruction.device = request.device;
   for (uint32_t buffer : step.buffers) {
     instruction.buffers.push_back(regionBuffers[buffer]);
@@ -261,7 +266,8 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
   for (auto [level, own] : llvm::zip_equal(request.levels, instructions)) {
     engine::Variant variant{.level = level.level, .plan = plan, .kernels = level.kernels};
     variant.plan.instructions = own;
-    if (request.target && request.device == engine::kGpu) {
+    // Ranks exchange in one order.
+    if (request.target && request.device == engine::kGpu && plan.ranks == 1) {
       partBranches(variant.plan, *request.target);
     }
     variants.push_back(std::move(variant));
@@ -281,6 +287,7 @@ Result<BuiltPlan> PlanBuilder::run() {
     return Status::error(ErrorId::InternalError, "sizes that data decides wait for each other",
                          "report this with the model");
   }
+  plan.ranks = weights.ranks();
   sizes.addDataSymbols(order);
   sizes.addConstraints();
   addInputs();

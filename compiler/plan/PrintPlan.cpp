@@ -101,6 +101,10 @@ private:
     case engine::InstructionKind::Copy:
       os << "copy " << format(instruction.sizes) << " bytes";
       break;
+    case engine::InstructionKind::Collective:
+      os << engine::nameOf(instruction.collective) << ' ' << nameOf(instruction.dtype) << '('
+         << format(instruction.sizes) << ')';
+      break;
     case engine::InstructionKind::Size:
       os << "size " << names[instruction.symbol];
       break;

@@ -37,6 +37,8 @@ public:
 
   /// Names and sizes, by index.
   const std::vector<engine::Weight> &list() const { return weights; }
+  /// How many ranks run the model.
+  uint32_t ranks() const { return static_cast<uint32_t>(store.ranks); }
   /// What these arrays are, in each form of which there are any: as they are in the model, in
   /// panels, and what operations derive.
   std::vector<WeightForm> forms(llvm::ArrayRef<uint32_t> indices) const;

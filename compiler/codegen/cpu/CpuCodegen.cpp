@@ -103,6 +103,7 @@ struct Lowered {
   AffineExpr grid;
   AffineExpr scratch;
   bool mayOverwriteInputs;
+  std::optional<RegionStep> exchange = std::nullopt;
 };
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
@@ -122,6 +123,9 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   region.symbol = symbol.str();
   if (failed(families.emit(region, *choice))) {
     return failure();
+  }
+  if (region.exchange) {
+    return Lowered{{}, {}, false, std::move(region.exchange)};
   }
   func::FuncOp kernel = region.kernel;
   // Folds the dims of tiles, so that bufferization sees equal sizes as equal.
@@ -198,6 +202,11 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
     return llvm::createStringError("region text does not parse: " + problem);
   }
   FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, target, families);
+  if (succeeded(lowered) && lowered->exchange) {
+    Kernel none;
+    none.exchange = std::move(lowered->exchange);
+    return none;
+  }
   if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }

@@ -3,6 +3,7 @@
 // and be cached.
 #pragma once
 
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"
 #include "engine/Expr.h"
@@ -11,6 +12,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,8 @@ struct Kernel {
   std::vector<engine::ExprTerm> scratch;
   /// As of codegen::RegionStep.
   bool mayOverwriteInputs = false;
+  /// What ranks exchange, in place of all that.
+  std::optional<RegionStep> exchange = std::nullopt;
 };
 
 /// Of kernelFamilies().

@@ -34,10 +34,11 @@ private:
 
 const KernelFamilies &kernelFamilies() {
   static const KernelFamily *const kFamilies[] = {
-      &kConvGrouped,    &kGemmPacked,     &kGemmLowBits,  &kConvWinograd2, &kConvWinograd4,
-      &kAttentionFlash, &kAttentionPaged, &kPagedWrite,   &kConvPatches,   &kScan,
-      &kRecurrence,     &kTopKVectors,    &kSortRadix,    &kTopKHeap,      &kConcatCopy,
-      &kSoftmaxColumns, &kResizeRows,     &kScatterOwned, &kHistogram,     &kTiled,
+      &kCollective,    &kConvGrouped,    &kGemmPacked,     &kGemmLowBits,  &kConvWinograd2,
+      &kConvWinograd4, &kAttentionFlash, &kAttentionPaged, &kPagedWrite,   &kConvPatches,
+      &kScan,          &kRecurrence,     &kTopKVectors,    &kSortRadix,    &kTopKHeap,
+      &kConcatCopy,    &kSoftmaxColumns, &kResizeRows,     &kScatterOwned, &kHistogram,
+      &kTiled,
   };
   static const KernelFamilies table(kFamilies);
   return table;

@@ -42,6 +42,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kRowsInRegisters,
       &kRowsInLoops,
       &kColumnsTiled,
+      &kCollective,
       &kPointwise,
   };
   static const FamilyTable<RegionBuilder> table(kFamilies);

@@ -30,6 +30,8 @@ extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsT
 // pointwise/, selection/, scan/, scatter/, recurrent/
 extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
+// collective/
+extern const KernelFamily kCollective;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

@@ -43,6 +43,10 @@ public:
   /// Whether no copies are held, so that rows may be read whenever the engine is written.
   bool isReadInPlace() const { return places.empty() && parameters.empty(); }
   void read(int64_t column, LevelRow &row) const;
+  /// Whether each rank has numbers or parameters of its own (tn::WeightEntry).
+  bool isOfRank() const {
+    return numbers.isOfRank || scales.isOfRank || zeros.isOfRank || rests.isOfRank;
+  }
 
   int64_t columns = 0, depth = 0;
 

@@ -33,8 +33,7 @@ void addToHash(std::array<uint64_t, 2> &hash, const LevelRow &row, std::vector<u
 
 } // namespace
 
-LevelSurvey surveyOf(const LevelMatrix &levels) {
-  LevelSurvey survey;
+static void survey(const LevelMatrix &levels, LevelSurvey &survey) {
   LevelRow row;
   std::vector<uint8_t> buffer;
   for (int64_t column = 0; column < levels.columns; ++column) {
@@ -51,7 +50,16 @@ LevelSurvey surveyOf(const LevelMatrix &levels) {
     }
     addToHash(survey.hash, row, buffer);
   }
-  return survey;
+}
+
+LevelSurvey surveyOf(const LevelMatrix &levels, tn::WeightStore &weights) {
+  LevelSurvey found;
+  int64_t ranks = levels.isOfRank() ? weights.ranks : 1;
+  for (weights.rank = 0; weights.rank < ranks; ++weights.rank) {
+    survey(levels, found);
+  }
+  weights.rank = 0;
+  return found;
 }
 
 std::optional<int64_t> blockOf(const LevelMatrix &levels, const LevelSurvey &survey,

@@ -18,7 +18,8 @@ struct LevelSurvey {
   bool areWhole = true;           ///< all zero points are integers
   std::array<uint64_t, 2> hash{}; ///< of numbers and parameters
 };
-LevelSurvey surveyOf(const LevelMatrix &levels);
+/// Of the numbers of all ranks, where each has its own.
+LevelSurvey surveyOf(const LevelMatrix &levels, tn::WeightStore &weights);
 
 /// The largest block that the scales of all columns allow, none where it is too small. Blocks of
 /// the model that are larger are cut into equal ones.

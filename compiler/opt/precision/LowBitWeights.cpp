@@ -131,7 +131,7 @@ private:
       return std::nullopt;
     }
     std::shared_ptr<const LevelMatrix> levels = std::make_shared<LevelMatrix>(std::move(*read));
-    LevelSurvey survey = surveyOf(*levels);
+    LevelSurvey survey = surveyOf(*levels, constants.weights);
     Storing storing = storingOf(survey);
     tn::BlockRows layout{
         .bits = storing.bits, .hasZeroPoints = storing.hasZeroPoints, .depth = levels->depth};
@@ -155,10 +155,10 @@ private:
                                                   builder.getIntegerType(8, /*isSigned=*/false));
     std::string name = (weight ? weight.getId() + ".rows" : llvm::Twine("rows")).str();
     int64_t size = type.getNumElements();
-    if (levels.isReadInPlace() && size > kInlineBytes) {
+    if (levels.isReadInPlace() && (size > kInlineBytes || levels.isOfRank())) {
       std::string id =
-          constants.weights.addGenerated(name, size, tn::ContentGenerator{std::move(content), rows},
-                                         ("pass " + kLowBitPass).str());
+          constants.weights.addDerived(name, size, tn::ContentGenerator{std::move(content), rows},
+                                       levels.isOfRank(), ("pass " + kLowBitPass).str());
       return tn::WeightOp::create(builder, source.getLoc(), type, id);
     }
     std::vector<char> bytes(size);

@@ -127,6 +127,22 @@ TEST(Codec, PlanRoundTrip) {
   }
 }
 
+TEST(Codec, Ranks) {
+  test::PlanBuilder builder;
+  builder.plan.ranks = 4;
+  uint32_t x = builder.input("x", DType::BF16, {builder.size(4)});
+  uint32_t y = builder.output("y", DType::BF16, {builder.size(16)});
+  builder.collective(CollectiveKind::AllGather, x, y, builder.size(4));
+  builder.plan.instructions[0].dtype = DType::BF16;
+  builder.finish();
+  Result<Plan> decoded = decodePlan(encodePlan(builder.plan));
+  ASSERT_TRUE(decoded.isOk()) << decoded.status().toString();
+  EXPECT_EQ(4u, decoded->ranks);
+  EXPECT_EQ(InstructionKind::Collective, decoded->instructions[0].kind);
+  EXPECT_EQ(CollectiveKind::AllGather, decoded->instructions[0].collective);
+  EXPECT_EQ(DType::BF16, decoded->instructions[0].dtype);
+}
+
 TEST(Codec, SymbolsOfTheSession) {
   test::PlanBuilder builder;
   builder.sessionSymbol("pages", 2, 4096, 64);

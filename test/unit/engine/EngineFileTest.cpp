@@ -213,7 +213,8 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   EXPECT_EQ(ErrorId::None, openAs(5));
   EXPECT_EQ(ErrorId::None, openAs(6));
   EXPECT_EQ(ErrorId::EngineBadVersion, openAs(4));
-  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(7));
+  EXPECT_EQ(ErrorId::None, openAs(7));
+  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(8));
 
   test::PlanBuilder ofSession;
   ExprId pages = ofSession.sessionSymbol("pages", 2, 4096, 64);
@@ -223,6 +224,9 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   ofSession.finish();
   TestEngine with(ofSession.plan, {});
   EXPECT_EQ(6u, versionOf(test::readFile(with.writeTemporary("version6.tenon"))));
+  ofSession.plan.ranks = 2;
+  TestEngine ofRanks(ofSession.plan, {});
+  EXPECT_EQ(7u, versionOf(test::readFile(ofRanks.writeTemporary("version7.tenon"))));
 }
 
 TEST(EngineFile, RefusesHostileTables) {

@@ -186,14 +186,15 @@ void PlanBuilder::copy(uint32_t from, uint32_t to, ExprId bytes) {
   plan.instructions.push_back(std::move(instruction));
 }
 
-void PlanBuilder::allReduce(uint32_t from, uint32_t to, DType dtype, ExprId count) {
+void PlanBuilder::collective(CollectiveKind kind, uint32_t from, uint32_t to, ExprId elements) {
   Instruction instruction;
   instruction.kind = InstructionKind::Collective;
-  instruction.dtype = dtype;
+  instruction.collective = kind;
+  instruction.dtype = DType::F32;
   instruction.buffers = {from, to};
   instruction.reads = 1;
-  instruction.sizes = {count};
-  instruction.label = "sum";
+  instruction.sizes = {elements};
+  instruction.label = nameOf(kind);
   plan.instructions.push_back(std::move(instruction));
 }
 
@@ -209,8 +210,9 @@ void PlanBuilder::bindSize(uint32_t from, uint32_t symbol) {
 
 void PlanBuilder::finish() { plan.instructions.push_back({}); }
 
-WeightData floats(const std::string &name, const std::vector<float> &values) {
+WeightData floats(const std::string &name, const std::vector<float> &values, uint32_t ranks) {
   WeightData data;
+  data.ranks = ranks;
   data.name = name;
   data.bytes.resize(values.size() * sizeof(float));
   std::memcpy(data.bytes.data(), values.data(), data.bytes.size());
@@ -220,7 +222,7 @@ WeightData floats(const std::string &name, const std::vector<float> &values) {
 TestEngine::TestEngine(Plan plan, std::vector<WeightData> data, const std::string &codeName)
     : code(codeObject(codeName)), weights(std::move(data)) {
   for (const WeightData &weight : weights) {
-    content.weights.push_back({weight.name, weight.bytes.size(), 0});
+    content.weights.push_back({weight.name, weight.bytes.size() / weight.ranks, 0, weight.ranks});
   }
   content.variants.push_back({{"x86-64-v3", std::move(plan), kernelNames()}, code});
   content.records.push_back({"memory", "{\"arena\": 1}"});
@@ -229,7 +231,7 @@ TestEngine::TestEngine(Plan plan, std::vector<WeightData> data, const std::strin
 
 Result<EngineFileSize> TestEngine::write(const std::string &path) const {
   return writeEngine(path, content, [&](uint32_t index, uint32_t rank, const ByteSink &sink) {
-    size_t bytes = content.weights[index].bytes;
+    uint64_t bytes = content.weights[index].bytes;
     return sink(Bytes(weights[index].bytes).subspan(rank * bytes, bytes));
   });
 }

@@ -52,7 +52,7 @@ public:
                               std::vector<uint32_t> writes, engine::ExprId grid,
                               std::vector<engine::ExprId> sizes = {});
   void copy(uint32_t from, uint32_t to, engine::ExprId bytes);
-  void allReduce(uint32_t from, uint32_t to, DType dtype, engine::ExprId count);
+  void collective(engine::CollectiveKind kind, uint32_t from, uint32_t to, engine::ExprId elements);
   /// Binds the data-dependent symbol of this number to the contents of a buffer.
   void bindSize(uint32_t from, uint32_t symbol);
   void finish();
@@ -61,12 +61,13 @@ private:
   engine::ExprId bytesOf(DType dtype, const std::vector<engine::ExprId> &dims);
 };
 
-/// Weights given as whole arrays, one behind the other for ranks.
+/// Weights given as whole arrays.
 struct WeightData {
   std::string name;
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes; ///< of all ranks, one after the other
+  uint32_t ranks = 1;
 };
-WeightData floats(const std::string &name, const std::vector<float> &values);
+WeightData floats(const std::string &name, const std::vector<float> &values, uint32_t ranks = 1);
 
 /// Content of an engine with one variant for every x86-64-v3 machine, its code and weights.
 struct TestEngine {

@@ -29,15 +29,13 @@ engine::Plan sumPlan() {
   uint32_t partial = builder.arena(bytes, 1, 2);
   test::launchGpu(builder, test::GpuScale, {x}, {twice}, n);
   test::launchGpu(builder, test::GpuAdd, {twice, w}, {partial}, n);
-  builder.allReduce(partial, y, DType::F32, n);
+  builder.collective(engine::CollectiveKind::AllReduce, partial, y, n);
   builder.finish();
   return builder.plan;
 }
 
 struct RankEngine : test::GpuEngine {
-  RankEngine() : GpuEngine(sumPlan(), {test::floats("w", both())}) {
-    content.weights[0].ranks = 2;
-    content.weights[0].bytes /= 2;
+  RankEngine() : GpuEngine(sumPlan(), {test::floats("w", both(), 2)}) {
     std::string &code = *codes.back();
     code.insert(code.size() - 1,
                 std::string(".visible .entry ") + kKernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n");

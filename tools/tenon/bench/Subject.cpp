@@ -255,7 +255,7 @@ Result<Json> Subject::describeRegions() {
                        {"label", instruction.label},
                        {"kind", isCall     ? "library"
                                 : isLaunch ? "kernel"
-                                           : "copy"},
+                                           : nameOf(instruction.kind)},
                        {"kernel", isLaunch ? engine->variant().kernels[instruction.kernel] : ""},
                        {"time_us", step.seconds * 1e6},
                        {"flops", step.flops ? Json(*step.flops) : Json()},

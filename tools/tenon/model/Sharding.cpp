@@ -9,11 +9,11 @@
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Reports.h"
+#include "compiler/shard/LikelyRuns.h"
 #include "compiler/shard/Predict.h"
 #include "compiler/shard/RunRanks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
-#include "support/LikelySize.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -22,14 +22,6 @@
 
 namespace tenon::tool {
 namespace {
-
-constexpr int64_t kPrompt = 2048;
-
-/// A kind of run and its sizes.
-struct Run {
-  std::string name;
-  shard::Symbols symbols;
-};
 
 /// Whether most bytes of weights are 16-bit floats.
 bool isMostlyHalf(const shard::Graph &graph) {
@@ -42,41 +34,6 @@ bool isMostlyHalf(const shard::Graph &graph) {
     half += type.getElementType().isF16() || type.getElementType().isBF16() ? bytes : 0;
   });
   return 2 * half > all;
-}
-
-/// Of a step of a decoder, a token and a prompt; of another model, one run at the likely sizes.
-std::vector<Run> runsOf(mlir::ModuleOp module, mlir::func::FuncOp function,
-                        const ShardingRequest &request) {
-  llvm::SmallVector<tn::Symbol> symbols(tn::SymbolList(module).symbols());
-  auto find = [&](llvm::StringRef name) {
-    return llvm::find_if(symbols, [&](const tn::Symbol &each) { return each.name == name; });
-  };
-  bool isStep = find("tokens") != symbols.end() && find("rows") != symbols.end();
-  std::vector<Run> runs;
-  for (int64_t tokens : isStep ? std::vector<int64_t>{1, kPrompt} : std::vector<int64_t>{0}) {
-    Run run{tokens == 0   ? "a run"
-            : tokens == 1 ? "a token"
-                          : strCat("a prompt of ", tokens, " tokens"),
-            {}};
-    for (const tn::Symbol &symbol : symbols) {
-      unsigned first = 1;
-      for (mlir::Type type : llvm::reverse(function.getArgumentTypes())) {
-        for (auto [dim, expression] : llvm::enumerate(tn::getDims(type))) {
-          std::optional<tn::LinearDim> line = expression ? tn::linearDim(expression) : std::nullopt;
-          first = line && symbols[line->symbol].name == symbol.name ? dim : first;
-        }
-      }
-      int64_t size = likelySize(first, symbol.min, symbol.max);
-      if (isStep) {
-        size = symbol.name == "tokens"    ? tokens
-               : symbol.name == "context" ? std::max(tokens, request.context)
-                                          : 1;
-      }
-      run.symbols.push_back(size);
-    }
-    runs.push_back(std::move(run));
-  }
-  return runs;
 }
 
 std::string sizesOf(mlir::Value matrix) {
@@ -154,7 +111,7 @@ public:
   Predictor(const ShardingRequest &theRequest, mlir::ModuleOp theModule,
             const shard::Graph &theGraph, tn::WeightStore &theStore)
       : request(theRequest), module(theModule), graph(theGraph), store(theStore),
-        collectives(theRequest.target), runs(runsOf(theModule, theGraph.function(), theRequest)) {
+        collectives(theRequest.target), runs(shard::likelyRuns(theModule, theGraph.function(), theRequest.context)) {
     if (request.allReduce) {
       collectives.setShortest(*request.allReduce);
     }
@@ -266,7 +223,7 @@ private:
   const shard::Graph &graph;
   tn::WeightStore &store;
   target::Collectives collectives;
-  std::vector<Run> runs;
+  std::vector<shard::LikelyRun> runs;
   bool isHalf = false;
 };
 

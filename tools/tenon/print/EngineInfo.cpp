@@ -121,6 +121,19 @@ std::vector<SlowRegion> slowRegions(const engine::EngineFile &file) {
   return slow;
 }
 
+/// Ranks that run the engine together.
+uint32_t ranksOf(const engine::EngineFile &file) {
+  return file.variants().empty() ? 1 : file.variants()[0].plan.ranks;
+}
+
+uint64_t weightBytesOfRank(const engine::EngineFile &file) {
+  uint64_t bytes = 0;
+  for (const engine::Weight &weight : file.weights()) {
+    bytes += weight.bytes;
+  }
+  return bytes;
+}
+
 } // namespace
 
 Json describeEngine(const std::string &path, const engine::EngineFile &file) {
@@ -135,6 +148,8 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
                  {"options", file.provenance().options},
                  {"weights", file.weights().size()},
                  {"weights_bytes", file.weightsSection().size()},
+                 {"ranks", ranksOf(file)},
+                 {"weights_bytes_of_rank", weightBytesOfRank(file)},
                  {"records", file.recordNames()}};
   if (!file.variants().empty()) {
     const Plan &plan = file.variants()[0].plan;
@@ -197,6 +212,10 @@ std::string engineText(const std::string &path, const engine::EngineFile &file,
   text += rowsText(rowsRecordOf(file), "  ");
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
                       formatBytes(file.weightsSection().size()));
+  if (uint32_t ranks = ranksOf(file); ranks > 1) {
+    text += fmt::format("  ranks   {}, of which each reads {} of the weights\n", ranks,
+                        formatBytes(weightBytesOfRank(file)));
+  }
   for (size_t i = 0; i < file.variants().size(); ++i) {
     const Variant &variant = file.variants()[i];
     std::string arena = variant.plan.arenaBytes > 0

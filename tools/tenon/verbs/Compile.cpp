@@ -157,6 +157,16 @@ Action declareCompile(CLI::App &command) {
   command.add_flag("--invariant", request.invariant,
                    "Over pages: a token's logits have the same bits alone, beside others, in "
                    "chunks and from shared pages; tenon explain kernels says what it costs");
+  addNumber(
+      command, "--tp", {1, engine::kMaxPlanRanks},
+      [flags](uint64_t ranks) { flags->options.tensorParallel = ranks; },
+      "Ranks that run the model together, each with a part of its matrices: on a CPU, crews of its "
+      "threads; tenon explain sharding predicts what GPUs gain");
+  command
+      .add_option("--pin", request.pins,
+                  "With --tp: cut a matrix so: NODE=column, row or replicate; * stands for any text "
+                  "(repeat for more)")
+      ->allow_extra_args(false);
   command.add_flag(
       "--cubin", flags->wantsCubin,
       "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");

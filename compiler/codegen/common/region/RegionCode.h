@@ -3,9 +3,11 @@
 #pragma once
 
 #include "engine/Expr.h"
+#include "engine/Plan.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +28,22 @@ struct TensorMapArgument {
   uint32_t boxColumns = 0;
 };
 
-/// A kernel launch or a library call.
+/// What ranks do together (engine/Plan.h); its step has one buffer to read, one to write, and the
+/// number of elements that are read.
+struct CollectiveStep {
+  engine::CollectiveKind kind = engine::CollectiveKind::AllReduce;
+  DType dtype = DType::F32;
+};
+
+/// A kernel launch, a library call or a collective.
 struct RegionStep {
-  /// Of the kernel; empty for a call.
+  /// Of the kernel; empty for others.
   std::string symbol;
-  /// The descriptor of engine/LibraryAbi.h; empty for a launch.
+  /// The descriptor of engine/LibraryAbi.h; empty for others.
   std::vector<std::byte> call;
+  std::optional<CollectiveStep> collective;
+  /// Of a collective: kernels that the runtime may start for it, by their names.
+  std::vector<std::string> collectiveKernels;
   /// In the order that kernel or call takes them: the region's inputs from 0, then its outputs,
   /// then its temporaries. The first `reads` are only read.
   std::vector<uint32_t> buffers;

@@ -2,6 +2,7 @@
 // once a family has emitted it, the kernel.
 #pragma once
 
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
 #include "compiler/graph/Invariance.h"
 #include "compiler/target/Target.h"
@@ -38,6 +39,8 @@ public:
   mlir::func::FuncOp kernel;
   mlir::AffineExpr grid;
   bool mayOverwriteInputs = false; ///< KernelBuilder.h
+  /// Of a region that is no kernel but what ranks exchange.
+  std::optional<RegionStep> exchange;
 
 private:
   const target::Target &cpu;

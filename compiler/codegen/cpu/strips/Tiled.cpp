@@ -1,6 +1,7 @@
 // The strategy of all regions without a product kernel: lower to linalg on tensors, tile the
 // results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
 // upstream's tile-and-fuse and one-shot bufferization.
+#include "compiler/codegen/common/collective/Collective.h"
 #include "compiler/codegen/common/lower/Lowering.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
@@ -251,7 +252,10 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, Region &region, int64_t 
 
 constexpr std::array<int64_t, 4> kChunks = {4096, 1024, 16384, 65536};
 
-FamilyMatch matchAny(Region &) { return FamilyMatch::take(AnyRegion()); }
+FamilyMatch matchAny(Region &region) {
+  return collectiveStep(region.source) ? FamilyMatch::refuse("ranks exchange what it reads")
+                                       : FamilyMatch::take(AnyRegion());
+}
 
 std::vector<dispatch::KernelChoice> tiledConfigs(Region &region, const AnyRegion &) {
   size_t count = isChunked(region.source) ? kChunks.size() : 1;

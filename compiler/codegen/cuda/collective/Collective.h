@@ -50,8 +50,6 @@ void emitAllGather(RegionBuilder &region, const AllGatherKernel &kernel);
 
 /// Names of the kernels that the runtime may start for a collective; none where it takes NCCL.
 std::vector<std::string> collectiveKernels(engine::CollectiveKind kind, DType type, int64_t ranks);
-/// PTX of one of these, by its name.
-llvm::Expected<std::string> collectivePtx(llvm::StringRef name, const target::Target &gpu);
 
 /// PTX of one kernel under its name.
 llvm::Expected<std::string> collectivePtx(const AllReduceKernel &kernel, const target::Target &gpu);

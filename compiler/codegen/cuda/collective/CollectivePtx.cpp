@@ -1,5 +1,6 @@
 // PTX of collectives, which belong to no region. Relies on a region without operations as the place
 // where kernels are built.
+#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/collective/Collective.h"
@@ -42,6 +43,8 @@ std::vector<std::string> collectiveKernels(engine::CollectiveKind kind, DType ty
   return {nameOf(AllReduceKernel{type, ranks, engine::kOneShotThreads, false}),
           nameOf(AllReduceKernel{type, ranks, engine::kTwoShotThreads, true})};
 }
+
+bool isCollective(StringRef kernel) { return kernel.starts_with("tenon_all_"); }
 
 llvm::Expected<std::string> collectivePtx(StringRef name, const target::Target &gpu) {
   for (int64_t ranks = 2; ranks <= engine::kCollectiveRanks; ++ranks) {

@@ -1,5 +1,6 @@
 // Counts how often each tensor would be computed if nothing were stored, from the readers to what
 // they read. Relies on the linalg function being one block of ops on tensors.
+#include "compiler/codegen/common/collective/Collective.h"
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
 #include "compiler/codegen/common/lower/Ranked.h"
@@ -290,6 +291,9 @@ FamilyMatch matchPoints(RegionBuilder &region) {
   }
   if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
     return FamilyMatch::refuse("a recurrent layer is no loop nest");
+  }
+  if (collectiveStep(region.source)) {
+    return FamilyMatch::refuse("ranks exchange what it reads");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
   return FamilyMatch::take(AnyRegion(), {kPointwise.name.str(), {}}, "takes any region");

@@ -2,6 +2,7 @@
 // of both ways, many runs one behind the other, and a rank that does not come.
 #include "compiler/codegen/cuda/collective/Collective.h"
 
+#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
