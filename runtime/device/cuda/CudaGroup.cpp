@@ -54,6 +54,12 @@ bool isLong(const CollectiveCall &call) {
   return call.bytes() > (call.kind == CollectiveKind::AllGather ? kLongGather : kLongReduce);
 }
 
+std::mutex &runsOfGroups() {
+  // The GPUs are the process's, so what runs on them is too.
+  static std::mutex *mutex = new std::mutex();
+  return *mutex;
+}
+
 Result<std::shared_ptr<CudaGroup>>
 CudaGroup::open(std::vector<std::shared_ptr<const CudaDevice>> devices, int64_t longestMessage) {
   std::shared_ptr<CudaGroup> group(new CudaGroup());

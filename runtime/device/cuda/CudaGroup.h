@@ -10,6 +10,7 @@
 #include "support/Result.h"
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,10 @@ CollectiveWay wayFor(const CollectiveCall &call);
 bool isLong(const CollectiveCall &call);
 /// Of an own all-reduce in one piece.
 inline constexpr int64_t kLongestMessage = int64_t(16) << 20;
+
+/// Held while ranks run: kernels of two sessions that wait for other GPUs could keep each other from
+/// the processors that they need.
+std::mutex &runsOfGroups();
 
 class CudaGroup {
 public:

@@ -154,8 +154,7 @@ Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipelin
 
 std::string shardingText(const Json &json, bool all) {
   std::string text = fmt::format(
-      "{}: predicted for {} in {}\nTenon does not run a model on several GPUs yet. Times of "
-      "messages: {}.\n",
+      "{}: predicted for {} in {}\nTimes of messages: {}.\n",
       view::visible(textAt(json, "model")), textAt(json, "target"), textAt(json, "precision"),
       textAt(json, "messages"));
   Json shown;
