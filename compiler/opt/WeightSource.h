@@ -26,7 +26,7 @@ struct WeightSource {
   std::shared_ptr<std::vector<char>> owned;
   uint64_t size = 0;
   bool isOfRank = false; ///< tn::WeightEntry
-  std::string key; ///< sources with equal keys have equal bytes
+  std::string key;       ///< sources with equal keys have equal bytes
 };
 
 } // namespace tenon::opt

@@ -1,6 +1,7 @@
 // Takes tn.rank_slice and tn.all_gather apart. Relies on cut dims being constants.
 #include "compiler/shard/RankWeights.h"
 
+#include "compiler/graph/ContentGenerator.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/TnShard.h"
@@ -106,7 +107,9 @@ Value Placer::partOfWeight(tn::RankSliceOp op) {
                                             name + ".part", "shard");
       }
     }
-    id = weights.addDerived(name + ".part", bytes, std::move(reader), true, "a part of " + name);
+    // Of equal texts for other plans of the model, which share it.
+    tn::ContentGenerator generate{strCat(ranks, " parts of ", key), std::move(reader)};
+    id = weights.addDerived(name + ".part", bytes, std::move(generate), true, "a part of " + name);
   }
   return tn::WeightOp::create(builder, op.getLoc(), part, id);
 }
@@ -130,12 +133,14 @@ Value Placer::indices(OpBuilder &builder, Location location, const Cut &cut) {
     }
   }
   int64_t count = static_cast<int64_t>(ofRank[0].size());
-  std::string &id = made[strCat("indices of ", cut.size(), '\n', textOf(State::split(cut)))];
+  std::string key = strCat("indices of ", cut.size(), '\n', textOf(State::split(cut)));
+  std::string &id = made[key];
   if (id.empty()) {
     auto generate = [ofRank, store = &weights](uint64_t begin, uint64_t size, char *out) {
       std::memcpy(out, reinterpret_cast<const char *>(ofRank[store->rank].data()) + begin, size);
     };
-    id = weights.addDerived("rank.indices", count * sizeof(int64_t), generate, true, "pass shard");
+    tn::ContentGenerator known{strCat(ranks, " ranks' ", key), generate};
+    id = weights.addDerived("rank.indices", count * sizeof(int64_t), known, true, "pass shard");
   }
   return tn::WeightOp::create(builder, location,
                               RankedTensorType::get({count}, builder.getI64Type()), id);

@@ -1,5 +1,7 @@
 // Checks expressions, symbols, ports and instructions of a plan; ValidateBuffers.cpp checks where
 // buffers lie. Each rule is stated once, in the message it gives.
+//
+// One file: the rules of a plan in the order of its parts.
 
 #include "engine/validate/Validate.h"
 

@@ -72,6 +72,9 @@ Result<MemoryUse> MemoryForecast::of(const FlatDims &dims,
     use.scratchBytes =
         rounded(static_cast<uint64_t>(bound.scratchBytes), kPageBytes) * threadsOfRank * ranks;
     use.arenaBytes *= ranks;
+    for (int64_t bytes : bound.outputBytes) {
+      use.portBytes += static_cast<uint64_t>(bytes) * (ranks - 1); // which all but the first keep
+    }
     use.stateBytes *= ranks;
     return use;
   }

@@ -112,8 +112,9 @@ Status writeFault(const Fault &fault, const std::string &path, std::string_view 
   engine::EngineContent content;
   content.variants.push_back(
       {{std::string(level), planOf(), {"fault"}}, std::as_bytes(std::span(ptx))});
-  return engine::writeEngine(path, content,
-                             [](uint32_t, uint32_t, const engine::ByteSink &) { return Status::ok(); })
+  return engine::writeEngine(
+             path, content,
+             [](uint32_t, uint32_t, const engine::ByteSink &) { return Status::ok(); })
       .takeStatus();
 }
 

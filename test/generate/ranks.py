@@ -2,6 +2,7 @@
 float64, with pages and without, also those of blocks of few bits; texts; what is said of such an engine."""
 
 import json
+import os
 import sys
 
 import logits
@@ -11,7 +12,7 @@ from logits import MODELS, PROMPT, TOLERANCE
 from pages import LENGTHS, PagesTest, alone, mixed
 
 STEPS = sys.argv.pop()
-NEAR = 1e-4  # of the largest logit: sums of f32 in parts
+ALL = os.environ.get("TENON_RANKS") == "all"  # a campaign: TENON_RANKS=all
 
 
 class Ranks(PagesTest):
@@ -33,10 +34,36 @@ class Ranks(PagesTest):
             self.assertTrue((found[sequence].view(np.uint32) == together[sequence].view(np.uint32)).all(), (name, ranks, sequence))
 
     def test_pages(self):
-        for name in MODELS:
-            for ranks in ("2", "4"):
+        for number, name in enumerate(MODELS):
+            for ranks in ("2", "3", "4") if ALL else ("24"[number % 2],):
                 with self.subTest(name, ranks=ranks):
                     self.pages(name, ranks, tolerance=0.05 if "bf16" in name else TOLERANCE)
+
+    def test_codes_and_invariance(self):
+        for options, tolerance in ((("--invariant",), TOLERANCE), (("--cache", "int8"), 0.02), (("--precision", "bf16"), 0.05)):
+            with self.subTest(options):
+                self.pages("llama", "2", *options, tolerance=tolerance)
+
+    def test_without_pages(self):
+        """One sequence, and texts: what one rank says."""
+        for name in MODELS if ALL else ("llama", "phi3", "gptneox"):
+            with self.subTest(name):
+                one = logits.Numbers.build(self, name)[0].rename(self.folder / "one.tenon")
+                engine, weights = logits.Numbers.build(self, name, "--tp", "2")
+                tokens = list(np.random.default_rng(1).integers(0, 256, 70))
+                expected = models.logits(MODELS[name], weights, tokens)
+                error = np.abs(logits.Numbers.logits(self, engine, tokens) - expected).max() / np.abs(expected).max()
+                self.assertLess(error, 0.05 if "bf16" in name else TOLERANCE)
+                told = [json.loads(self.tool("generate", each, PROMPT, "--raw", "--json", "--max-tokens", "12")) for each in (one, engine)]
+                self.assertEqual(told[0]["answers"][0]["tokens"][:4], told[1]["answers"][0]["tokens"][:4])
+
+    def test_weights_stay_small(self):
+        """Blocks of few bits are cut as they are stored: all ranks together have little more than one."""
+        engines = [self.build("llama", "--tp", ranks)[0] and json.loads(self.tool("inspect", self.folder / "llama.tenon", "--json")) for ranks in (1, 2, 4)]
+        one, *cut = (each["weights_bytes"] for each in engines)
+        for ranks, (told, all_bytes) in zip((2, 4), zip(engines[1:], cut)):
+            self.assertLess(all_bytes, 1.1 * one)
+            self.assertLess(told["weights_bytes_of_rank"], 0.75 * one, ranks)
 
 
 if __name__ == "__main__":

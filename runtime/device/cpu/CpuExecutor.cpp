@@ -166,6 +166,9 @@ MemoryUse CpuExecutor::memoryUse() const {
   use.arenaBytes = arena.size() == 0 ? 0 : arena.size() - engine::kBufferAlignment;
   use.stateBytes = state.size();
   use.scratchBytes = scratch.size();
+  for (const AlignedBuffer &kept : keptOutputs) {
+    use.portBytes += place.rank == 0 ? 0 : kept.size(); // the first rank's are the caller's
+  }
   return use;
 }
 

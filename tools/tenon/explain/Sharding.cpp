@@ -153,10 +153,10 @@ Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipelin
 }
 
 std::string shardingText(const Json &json, bool all) {
-  std::string text = fmt::format(
-      "{}: predicted for {} in {}\nTimes of messages: {}.\n",
-      view::visible(textAt(json, "model")), textAt(json, "target"), textAt(json, "precision"),
-      textAt(json, "messages"));
+  std::string text = fmt::format("{}: predicted for {} in {}\nTimes of "
+                                 "messages: {}.\n",
+                                 view::visible(textAt(json, "model")), textAt(json, "target"),
+                                 textAt(json, "precision"), textAt(json, "messages"));
   Json shown;
   for (const Json &option : listAt(json, "options")) {
     text += optionText(option, json);

@@ -111,7 +111,8 @@ public:
   Predictor(const ShardingRequest &theRequest, mlir::ModuleOp theModule,
             const shard::Graph &theGraph, tn::WeightStore &theStore)
       : request(theRequest), module(theModule), graph(theGraph), store(theStore),
-        collectives(theRequest.target), runs(shard::likelyRuns(theModule, theGraph.function(), theRequest.context)) {
+        collectives(theRequest.target),
+        runs(shard::likelyRuns(theModule, theGraph.function(), theRequest.context)) {
     if (request.allReduce) {
       collectives.setShortest(*request.allReduce);
     }

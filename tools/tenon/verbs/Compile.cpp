@@ -163,9 +163,10 @@ Action declareCompile(CLI::App &command) {
       "Ranks that run the model together, each with a part of its matrices: on a CPU, crews of its "
       "threads; tenon explain sharding predicts what GPUs gain");
   command
-      .add_option("--pin", request.pins,
-                  "With --tp: cut a matrix so: NODE=column, row or replicate; * stands for any text "
-                  "(repeat for more)")
+      .add_option(
+          "--pin", request.pins,
+          "With --tp: cut a matrix so: NODE=column, row or replicate; * stands for any text "
+          "(repeat for more)")
       ->allow_extra_args(false);
   command.add_flag(
       "--cubin", flags->wantsCubin,

@@ -67,11 +67,9 @@ template <typename Op> Op firstOp(mlir::func::FuncOp source) {
 // gemm/, conv/, attention/
 extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd2, kConvWinograd4,
     kConvPatches, kAttentionFlash, kAttentionPaged, kPagedWrite;
-// collective/
-extern const KernelFamily kCollective;
 // rows/, recurrent/, selection/, movement/
 extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
-    kTopKHeap, kConcatCopy, kResizeRows, kScatterOwned;
+    kTopKHeap, kConcatCopy, kCollective, kResizeRows, kScatterOwned;
 // strips/
 extern const KernelFamily kTiled;
 

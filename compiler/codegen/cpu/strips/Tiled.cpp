@@ -1,8 +1,8 @@
 // The strategy of all regions without a product kernel: lower to linalg on tensors, tile the
 // results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
 // upstream's tile-and-fuse and one-shot bufferization.
-#include "compiler/codegen/common/collective/Collective.h"
 #include "compiler/codegen/common/lower/Lowering.h"
+#include "compiler/codegen/common/region/Collective.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Overrides.h"

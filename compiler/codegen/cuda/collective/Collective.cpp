@@ -1,6 +1,6 @@
 // What ranks exchange: a step without a kernel of the region's own. Its time is in a table for each
 // part (target/Collectives.h).
-#include "compiler/codegen/common/collective/Collective.h"
+#include "compiler/codegen/common/region/Collective.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/collective/Collective.h"
 

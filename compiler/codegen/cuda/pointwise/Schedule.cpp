@@ -1,7 +1,7 @@
 // Counts how often each tensor would be computed if nothing were stored, from the readers to what
 // they read. Relies on the linalg function being one block of ops on tensors.
-#include "compiler/codegen/common/collective/Collective.h"
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
+#include "compiler/codegen/common/region/Collective.h"
 
 #include "compiler/codegen/common/lower/Ranked.h"
 #include "compiler/codegen/common/region/Weights.h"

@@ -1,5 +1,5 @@
 // Relies on compiler/shard leaving collectives that need no order of elements but that of ranks.
-#include "compiler/codegen/common/collective/Collective.h"
+#include "compiler/codegen/common/region/Collective.h"
 
 #include "compiler/codegen/common/region/Programs.h"
 #include "compiler/dispatch/Cost.h"

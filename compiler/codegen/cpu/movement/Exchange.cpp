@@ -1,6 +1,6 @@
 // What ranks exchange: a step without a kernel. The memory of all crews is one, so it takes as long
 // as its bytes.
-#include "compiler/codegen/common/collective/Collective.h"
+#include "compiler/codegen/common/region/Collective.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 
 using namespace mlir;
