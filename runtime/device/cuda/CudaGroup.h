@@ -40,8 +40,8 @@ bool isLong(const CollectiveCall &call);
 /// Of an own all-reduce in one piece.
 inline constexpr int64_t kLongestMessage = int64_t(16) << 20;
 
-/// Held while ranks run: kernels of two sessions that wait for other GPUs could keep each other from
-/// the processors that they need.
+/// Held while ranks run: kernels of two sessions that wait for other GPUs could keep each other
+/// from the processors that they need.
 std::mutex &runsOfGroups();
 
 class CudaGroup {
