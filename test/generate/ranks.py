@@ -25,17 +25,20 @@ class Ranks(PagesTest):
         self.assertIn("collective", {each["kind"] for each in placement}, name)
         random = np.random.default_rng(1)
         tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
-        found = self.run_steps(engine, table, alone(tokens))
+        found, worst = self.run_steps(engine, table, alone(tokens)), 0
         for sequence, own in tokens.items():
             expected = models.logits(MODELS[name], weights, list(own))
-            self.assertLess(np.abs(found[sequence] - expected).max(), tolerance * np.abs(expected).max(), (name, ranks, sequence))
+            worst = max(worst, np.abs(found[sequence] - expected).max() / np.abs(expected).max())
+        self.assertLess(worst, tolerance, (name, ranks))
+        if ALL:
+            print(f"{name} {' '.join(options)}, {ranks} ranks: {worst:.1e}", flush=True)
         together = self.run_steps(engine, table, mixed(tokens, 1), 1)
         for sequence in tokens:
             self.assertTrue((found[sequence].view(np.uint32) == together[sequence].view(np.uint32)).all(), (name, ranks, sequence))
 
     def test_pages(self):
         for number, name in enumerate(MODELS):
-            for ranks in ("2", "3", "4") if ALL else ("24"[number % 2],):
+            for ranks in ("2", "4") if ALL else ("24"[number % 2],):
                 with self.subTest(name, ranks=ranks):
                     self.pages(name, ranks, tolerance=0.05 if "bf16" in name else TOLERANCE)
 

@@ -25,7 +25,6 @@ SECTION = "## What it cannot do"
 # "page PATH" for a file of docs by a glob, "page PATH # HEADING" for a part of one.
 CLAIMS = [
     (r"AMD's or Intel's GPUs", ["compile --target ~ rocm", "compile --target ~ hip", "compile --target ~ xpu", "page docs/measurements/*amd-gpu*.md"]),
-    (r"on several GPUs at once", ["compile --gpus", "compile --ranks", "compile --tensor-parallel", "compile --tp", "run --devices", "verb shard"]),
     (r"Windows or macOS", ["page docs/guides/installing.md # Windows", "page docs/guides/installing.md # macOS"]),
     (r"no Arm machine has been measured", ["page docs/measurements/*arm*.md", "page docs/measurements/*graviton*.md"]),
     (r"Train\.", ["verb train", "verb finetune"]),
@@ -46,7 +45,6 @@ CLAIMS = [
 TRIED = [
     (r"AMD's or Intel's GPUs", "compile MODEL --target rocm -o x.tenon", "TN0302"),
     (r"AMD's or Intel's GPUs", "compile MODEL --target xpu -o x.tenon", "TN0302"),
-    (r"on several GPUs at once", "run MODEL --devices 0,1", "TN0105"),
     (r"Windows or macOS", "compile MODEL --target windows -o x.tenon", "TN0302"),
     (r"compiles for Arm", "compile small.onnx --target cpu:armv8-a -o arm.tenon", ""),
     (r"Train\.", "train MODEL", "TN0105"),
