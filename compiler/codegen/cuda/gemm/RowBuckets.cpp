@@ -321,6 +321,36 @@ bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
   return true;
 }
 
+/// The configuration that a family offers for a function, in place of one that it has not for it.
+void settle(func::FuncOp function, dispatch::KernelChoice &kernel, const target::Target &gpu) {
+  RegionBuilder region(function, "", gpu);
+  const KernelFamily &family = *kernelFamilies().find(kernel.family);
+  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, region);
+  if (match && kernel != *match.choice &&
+      !llvm::is_contained(FamilyTable<RegionBuilder>::configsOf(family, region, match), kernel)) {
+    kernel = *match.choice;
+  }
+}
+
+/// Kernels were chosen for a count or a range within that of their bucket; a layout of rows may be
+/// another one for all of it.
+void settleBuckets(RegionBuilder &region, RowBuckets &all) {
+  for (RowBucket &bucket : all.buckets) {
+    SubRegion own = narrowed(region.source, bucket.rows, all.layout);
+    if (!own) {
+      continue;
+    }
+    if (bucket.kernels.size() == 1) {
+      settle(own.function(), bucket.kernels.front(), region.gpu);
+      continue;
+    }
+    SmallVector<SubRegion> parts = partsOf(own.function(), bucket.weights);
+    for (auto [part, kernel] : llvm::zip_equal(parts, bucket.kernels)) {
+      settle(part.function(), kernel, region.gpu);
+    }
+  }
+}
+
 /// A product of 16-bit floats whose row count varies.
 MatchResult<RowBuckets> emptyBuckets(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
@@ -351,6 +381,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
     if (!addInvariantRows(region, all)) {
       return MatchFailure{"no order of sums has kernels for all row counts"};
     }
+    settleBuckets(region, all);
     return all.buckets.size() > 1
                ? std::move(found)
                : MatchResult<RowBuckets>(MatchFailure{"one kernel takes all row counts"});
@@ -374,6 +405,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   if (first.least <= all.all.least && first.most >= all.all.most) {
     return MatchFailure{"one kernel takes all row counts"};
   }
+  settleBuckets(region, all);
   return found;
 }
 

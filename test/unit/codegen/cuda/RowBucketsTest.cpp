@@ -295,6 +295,22 @@ TEST(CudaRowBucketsTest, RefusesWhatDoesNotVary) {
   EXPECT_FALSE(Bucketed(c, false, target::targetOf("sm_80")).why.empty());
 }
 
+/// Norms in front of products of several widths, whose layouts depend on how many rows there are.
+TEST(CudaRowBucketsTest, PartsHaveTheirConfigurations) {
+  for (bool isInvariant : {false, true}) {
+    for (int64_t depth : {256, 512, 1024, 4096}) {
+      for (int64_t most : {40, 200, 2048}) {
+        Case c{.least = 1, .most = most, .columns = 768, .depth = depth, .type = "bf16"};
+        c.epilogue = "";
+        c.isNormed = true;
+        c.isInvariant = isInvariant;
+        llvm::Expected<std::string> ptx = emitTestPtx(textOf(c), emitOwn, kWarpgroupGpu);
+        EXPECT_TRUE(bool(ptx)) << depth << " x " << most << ": " << llvm::toString(ptx.takeError());
+      }
+    }
+  }
+}
+
 TEST(CudaRowBucketsTest, Assembles) {
   Case c;
   c.most = 1024;
