@@ -7,6 +7,8 @@
 #include "support/text/Text.h"
 #include "llvm/ADT/MapVector.h"
 
+#include <deque>
+
 namespace tenon::pipeline {
 namespace {
 
@@ -161,8 +163,23 @@ CodeTarget cudaTarget(const target::Target &gpu) {
     return region;
   };
   target.link = [gpu](llvm::ArrayRef<llvm::StringRef> objects,
-                      llvm::ArrayRef<llvm::StringRef> symbols, const CompileCache &) {
-    return symbols.empty() ? ptxWithoutKernels(gpu) : codegen::cuda::linkPtx(objects);
+                      llvm::ArrayRef<llvm::StringRef> symbols,
+                      const CompileCache &) -> llvm::Expected<std::string> {
+    if (symbols.empty()) {
+      return ptxWithoutKernels(gpu);
+    }
+    llvm::SmallVector<llvm::StringRef> all(objects);
+    std::deque<std::string> collectives; // belong to no region
+    for (llvm::StringRef symbol : symbols) {
+      if (codegen::cuda::isCollective(symbol)) {
+        llvm::Expected<std::string> ptx = codegen::cuda::collectivePtx(symbol, gpu);
+        if (!ptx) {
+          return ptx.takeError();
+        }
+        all.push_back(collectives.emplace_back(std::move(*ptx)));
+      }
+    }
+    return codegen::cuda::linkPtx(all);
   };
   return target;
 }

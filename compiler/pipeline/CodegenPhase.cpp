@@ -99,14 +99,19 @@ void runTasks(std::vector<Task> &tasks, const CodegenOptions &options, const Com
 Result<std::string> link(const CodeTarget &target, llvm::ArrayRef<Task> tasks,
                          std::vector<std::string> &kernels, const CompileCache &cache) {
   std::vector<llvm::StringRef> objects;
+  std::vector<std::string> shared; // several regions'
   for (const Task &task : tasks) {
     objects.push_back(task.compiled->object);
     for (const codegen::RegionStep &step : task.compiled->code.steps) {
       if (!step.symbol.empty()) {
         kernels.push_back(step.symbol);
       }
+      llvm::append_range(shared, step.collectiveKernels);
     }
   }
+  llvm::sort(shared);
+  shared.erase(llvm::unique(shared), shared.end());
+  llvm::append_range(kernels, shared);
   std::vector<llvm::StringRef> symbols(kernels.begin(), kernels.end());
   llvm::Expected<std::string> code = target.link(objects, symbols, cache);
   if (!code) {

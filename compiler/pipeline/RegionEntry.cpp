@@ -103,6 +103,7 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   archive.bytes(step.symbol);
   archive.bytes(step.call);
   visit(archive, step.collective);
+  archive.list(step.collectiveKernels, [&](std::string &name) { archive.bytes(name); });
   archive.list(step.buffers, [&](uint32_t &buffer) { archive.integer(buffer); });
   archive.integer(step.reads);
   archive.list(step.sizes, [&](codegen::Program &size) { visit(archive, size); });

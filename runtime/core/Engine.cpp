@@ -169,16 +169,32 @@ Engine::~Engine() {
   }
 }
 
-Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t) const {
+Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t rank) const {
   std::lock_guard lock(loading);
-  std::unique_ptr<LoadedVariant> &place = onDevice[choice];
-  if (!place && !device) {
+  size_t first = devices.empty() ? 0 : rank * plans();
+  std::unique_ptr<LoadedVariant> &place = onDevice[first + choice];
+  if (!place && devices.empty()) {
     TENON_ASSIGN(place, CpuVariant::load(*engineFile, chosen[choice]));
   } else if (!place) {
-    TENON_ASSIGN(place, cuda::CudaVariant::load(device, *engineFile, chosen[choice], cacheFolder,
-                                                nullptr, onDevice.front().get()));
+    TENON_ASSIGN(place, cuda::CudaVariant::load(devices[rank], *engineFile, chosen[choice],
+                                                cacheFolder, nullptr, onDevice[first].get(), rank));
   }
   return place.get();
+}
+
+Status Engine::openDevices(std::shared_ptr<const cuda::CudaDevice> first,
+                           const EngineOptions &options) {
+  devices.push_back(std::move(first));
+  for (uint32_t rank = 1; rank < plan().ranks; ++rank) {
+    Result<std::shared_ptr<const cuda::CudaDevice>> opened =
+        cuda::CudaDevice::open(options.cudaLibrary, options.gpu + static_cast<int>(rank));
+    if (!opened.isOk()) {
+      return opened.takeStatus().prefix(
+          strCat("the engine is for ", plan().ranks, " GPUs together"));
+    }
+    devices.push_back(std::move(*opened));
+  }
+  return Status::ok();
 }
 
 Result<std::shared_ptr<const Engine>> Engine::open(const std::string &path,
@@ -209,25 +225,21 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   TENON_ASSIGN(size_t general,
                chooseVariant(engine->engineFile->variants(), options.variant, machine));
   engine->chosen = withSizes(engine->engineFile->variants(), general);
-  engine->onDevice.resize(engine->plans());
+  engine->onDevice.resize(engine->plans() * engine->plan().ranks);
   if (options.verifyWeights) {
     TENON_TRY(engine->engineFile->verifyWeights(engine->chosen));
   }
   if (engine->variant().architecture == engine::Architecture::Nvptx) {
-    if (engine->plan().ranks > 1) {
-      return Status::error(ErrorId::EngineNoVariant,
-                           strCat("the engine is for ", engine->plan().ranks,
-                                  " GPUs together, and this runtime uses one"),
-                           "compile the model without --tp");
-    }
-    engine->device = machine.device();
+    TENON_TRY(engine->openDevices(machine.device(), options));
     engine->cacheFolder = options.cacheFolder.value_or(userCacheFolder());
     engine->gpuInUse = options.gpu;
     TENON_ASSIGN(engine->onDevice[0],
-                 cuda::CudaVariant::load(engine->device, *engine->engineFile, general,
+                 cuda::CudaVariant::load(engine->devices[0], *engine->engineFile, general,
                                          engine->cacheFolder, std::move(libraries), nullptr));
   }
-  TENON_TRY(engine->loaded().takeStatus());
+  for (uint32_t rank = 0; rank < std::max<size_t>(engine->devices.size(), 1); ++rank) {
+    TENON_TRY(engine->loaded(0, rank).takeStatus());
+  }
   return std::shared_ptr<const Engine>(std::move(engine));
 }
 

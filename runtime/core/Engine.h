@@ -60,23 +60,26 @@ public:
   }
   const engine::Plan &plan(size_t choice) const { return variant(choice).plan; }
   /// A plan's code and weights on the device: that of the first when the engine is opened, others
-  /// when they are first asked for, by any thread.
-  /// On a CPU, all ranks share one.
+  /// when they are first asked for, by any thread. On a CPU, all ranks share one; on GPUs, each has
+  /// its own.
   Result<const LoadedVariant *> loaded(size_t choice = 0, uint32_t rank = 0) const;
-  /// The number of the GPU in use, none on a CPU.
+  /// The number of the GPU in use, none on a CPU. Ranks of a plan use those behind it too.
   std::optional<int> gpu() const { return gpuInUse; }
 
 private:
   Engine();
+  /// GPUs, one for each rank of the plan; the first is open.
+  Status openDevices(std::shared_ptr<const cuda::CudaDevice> first, const EngineOptions &options);
   static Result<std::shared_ptr<const Engine>> load(std::unique_ptr<engine::EngineFile> file,
                                                     const EngineOptions &options);
 
   std::unique_ptr<engine::EngineFile> engineFile;
-  std::vector<size_t> chosen;                     ///< numbers of variants
-  std::shared_ptr<const cuda::CudaDevice> device; ///< null on a CPU
+  std::vector<size_t> chosen;                                   ///< numbers of variants
+  std::vector<std::shared_ptr<const cuda::CudaDevice>> devices; ///< by rank; none on a CPU
   std::string cacheFolder;
   mutable std::mutex loading;
-  /// By choice; the first outlives the others, which share its weights.
+  /// By rank on GPUs, then by choice; the first of a rank outlives the others, which share its
+  /// weights.
   mutable std::vector<std::unique_ptr<LoadedVariant>> onDevice;
   std::optional<int> gpuInUse;
 };

@@ -4,9 +4,11 @@
 
 #include "runtime/core/PlanRunner.h"
 #include "runtime/core/RankTeam.h"
+#include "runtime/device/cuda/CudaGroup.h"
 #include "support/Shape.h"
 #include "support/text/Text.h"
 
+#include <mutex>
 #include <utility>
 
 namespace tenon::runtime {
@@ -141,6 +143,12 @@ struct Session::Impl {
   /// The first rank's, which answers for all.
   RankRunners &first() const { return *ranks[0]; }
 
+  /// For what ranks do on GPUs together; nothing for others.
+  std::unique_lock<std::mutex> lockGroup() const {
+    return team && engine->gpu() ? std::unique_lock(cuda::runsOfGroups())
+                                 : std::unique_lock<std::mutex>();
+  }
+
   template <typename Work> Status forEachRank(const Work &work) {
     return team ? team->forEach(work) : work(0);
   }
@@ -188,6 +196,7 @@ struct Session::Impl {
   /// What the first rank measures, while the others do the same.
   template <typename Time, typename Measure> Result<Time> timeAll(const Measure &measure) {
     Time times{};
+    std::unique_lock<std::mutex> lock = lockGroup();
     TENON_TRY(forEachRank([&](uint32_t rank) -> Status {
       TENON_ASSIGN(Time own, measure(*ranks[rank]));
       if (rank == 0) {
@@ -216,6 +225,7 @@ struct Session::Impl {
     }
     // Prepared by all before one begins: a rank that could not would leave the others waiting.
     TENON_TRY(prepare());
+    std::unique_lock<std::mutex> lock = lockGroup();
     return forEachRank([&](uint32_t rank) {
       return ranks[rank]->active()->run(inputs, rank == 0 ? outputs : kept, runOptions);
     });

@@ -26,6 +26,8 @@ inline constexpr std::string_view kCudnnFiles[] = {"libcudnn.so.9"};
 inline constexpr std::string_view kCudnnParts[] = {
     "libcudnn_graph.so.9", "libcudnn_engines_precompiled.so.9", "libcudnn_heuristic.so.9",
     "libcudnn_engines_runtime_compiled.so.9"};
+inline constexpr std::string_view kNcclFiles[] = {"libnccl.so.2"};
+inline constexpr LibraryName kNccl = {"NCCL", kNcclFiles, "nvidia-nccl-cu13"};
 inline constexpr LibraryName kCublasLt = {"cuBLASLt", kCublasLtFiles, "nvidia-cublas"};
 inline constexpr LibraryName kCudnn = {"cuDNN", kCudnnFiles, "nvidia-cudnn-cu13", kCudnnParts};
 

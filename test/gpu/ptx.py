@@ -15,6 +15,7 @@ SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 sys.path[:0] = [str(SOURCE / "test/e2e"), str(SOURCE / "scripts")]
 
 import gpu_cases  # noqa: E402
+from sharding_nets import NETS  # noqa: E402
 from tool import CNN, ToolTest  # noqa: E402
 
 GRAPHS = SOURCE / "models/graphs"
@@ -136,6 +137,19 @@ class Ptx(ToolTest):
                 with self.subTest(name):
                     gpu_cases.onnx.save(case.model(), str(self.folder / "kernel.onnx"))
                     self.hold(self.folder / "kernel.onnx", archs=("sm_80", "sm_90"))
+
+    def test_ranks(self):
+        """An engine with ranks has the kernels of its collectives, which no launch of its plan names."""
+        path = self.folder / "gated.onnx"
+        gpu_cases.onnx.save(NETS["gated"](), str(path))
+        cuts = [f"--pin={name}={cut}" for name, cut in (("gate", "column"), ("up", "column"), ("down", "row"))]
+        for arch, (ptx, _) in self.compiled(path, "--tp", "2", *cuts, archs=("sm_80", "sm_90a")).items():
+            with self.subTest(arch=arch):
+                self.assertEqual([], text_faults(ptx, arch))
+                self.assertEqual({"tenon_all_reduce_one_f32_2", "tenon_all_reduce_two_f32_2"}, set(re.findall(r"\.entry (tenon_\w+)", ptx)))
+                self.assertNotIn("multimem", ptx)
+                if PTXAS:
+                    self.assertEqual([], ptxas_faults(ptx, arch))
 
     def test_planted_texts_are_found(self):
         self.assertEqual(["needs .extern .func (.param .b32 r) __nv_expf"],

@@ -36,6 +36,11 @@ llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::St
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const target::Target &gpu);
 
+/// Whether a kernel is one of RegionStep::collectiveKernels, which are in no region's PTX; and its
+/// PTX, by its name.
+bool isCollective(llvm::StringRef kernel);
+llvm::Expected<std::string> collectivePtx(llvm::StringRef kernel, const target::Target &gpu);
+
 /// One PTX module of the PTX of many regions, ended by a zero byte.
 llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef> modules);
 

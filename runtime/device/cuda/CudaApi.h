@@ -22,6 +22,7 @@ using GraphExecHandle = struct CudaGraphExecObject *;
 inline constexpr int kSuccess = 0;
 inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNoDevice = 100;
+inline constexpr int kPeerAccessAlreadyEnabled = 704;
 inline constexpr int kGraphUpdateFailed = 910;
 
 enum DeviceAttribute : int {
@@ -127,6 +128,8 @@ struct GraphUpdateInfo {
   X(primaryCtxRetain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, int device))           \
   X(primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
   X(ctxGetCurrent, "cuCtxGetCurrent", (ContextHandle * context))                                   \
+  X(deviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, int device, int peer))                \
+  X(ctxEnablePeerAccess, "cuCtxEnablePeerAccess", (ContextHandle peer, unsigned flags))            \
   X(ctxPushCurrent, "cuCtxPushCurrent_v2", (ContextHandle context))                                \
   X(ctxPopCurrent, "cuCtxPopCurrent_v2", (ContextHandle * context))                                \
   X(memGetInfo, "cuMemGetInfo_v2", (size_t *freeBytes, size_t *totalBytes))                        \

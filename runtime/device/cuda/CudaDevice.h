@@ -37,6 +37,8 @@ public:
   const CudaDriver &driver() const { return *cudaDriver; }
   const DeviceInfo &info() const { return deviceInfo; }
   ContextHandle context() const { return primary; }
+  /// What the driver's functions take for the GPU.
+  int handleOfDriver() const { return handle; }
   /// What opening the driver and the context took.
   double openingSeconds() const { return opening; }
 

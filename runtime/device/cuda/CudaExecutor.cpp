@@ -28,12 +28,13 @@ DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePoin
 
 } // namespace
 
-CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &options)
+CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &options,
+                           RankPlace ofRank)
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
       statuses(device, MemoryKind::Pinned), selected(device, MemoryKind::Pinned),
-      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds) {
+      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds), place(ofRank) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -43,9 +44,14 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
 }
 
 Result<std::unique_ptr<Executor>> CudaExecutor::create(const CudaVariant &variant,
-                                                       const SessionOptions &options) {
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options));
+                                                       const SessionOptions &options,
+                                                       const CudaExecutor *beside,
+                                                       RankPlace place) {
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options, place));
   TENON_TRY(executor->open());
+  if (place.group) {
+    TENON_TRY(executor->joinGroup(beside));
+  }
   return std::unique_ptr<Executor>(std::move(executor));
 }
 
@@ -121,7 +127,9 @@ Status CudaExecutor::bindPort(Port &port, std::byte *data, uint64_t bytes, Place
   port.bytes = bytes;
   port.place = place;
   bool isAligned = reinterpret_cast<uintptr_t>(data) % kPortAlignment == 0;
-  port.isInPlace = place == Place::Gpu && data && isAligned && bytes != 0;
+  // The caller's memory is on the first rank's GPU.
+  bool isHere = place == Place::Gpu && this->place.rank == 0;
+  port.isInPlace = isHere && data && isAligned && bytes != 0;
   if (port.isInPlace) {
     root = data;
     return Status::ok();
@@ -316,7 +324,7 @@ MemoryUse CudaExecutor::memoryUse() const {
   use.arenaBytes = arena.size() == 0 ? 0 : arena.size() - kSlackBytes;
   use.stateBytes = state.size();
   use.weightBytes = variant.weightBytes();
-  use.workspaceBytes = workspace.size() + calls.bytes();
+  use.workspaceBytes = workspace.size() + calls.bytes() + (group ? group->sharedBytes() : 0);
   for (const std::vector<Port> *ports : {&inputs, &outputs}) {
     for (const Port &port : *ports) {
       use.portBytes += port.memory.size();

@@ -5,6 +5,7 @@
 
 #include "runtime/device/cuda/CudaCalls.h"
 #include "runtime/device/cuda/CudaGraph.h"
+#include "runtime/device/cuda/CudaGroup.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaStream.h"
 #include "runtime/device/cuda/CudaVariant.h"
@@ -19,7 +20,8 @@ namespace tenon::runtime::cuda {
 class CudaExecutor : public Executor {
 public:
   static Result<std::unique_ptr<Executor>> create(const CudaVariant &variant,
-                                                  const SessionOptions &options);
+                                                  const SessionOptions &options,
+                                                  const CudaExecutor *beside, RankPlace place);
   ~CudaExecutor() override;
 
   unsigned threads() const override { return 1; }
@@ -58,8 +60,17 @@ private:
   };
   struct PlanPart;
 
-  CudaExecutor(const CudaVariant &loaded, const SessionOptions &options);
+  CudaExecutor(const CudaVariant &loaded, const SessionOptions &options, RankPlace place);
   Status open();
+  Status joinGroup(const CudaExecutor *beside);
+  /// Of what ranks do together in the plan, each by the way that fits; all ranks do the same.
+  Status prepareCollectives(const BoundPlan &bound);
+  Status openLibraryOfGroup();
+  CollectiveCall collectiveOf(const BoundPlan &bound, const BoundStep &step) const;
+  CollectiveWay wayOf(const CollectiveCall &call) const;
+  Status takeFailureOfGroup();
+  Status startCollective(const BoundPlan &bound, const BoundStep &step, StreamHandle target,
+                         bool mayStartEarly);
 
   Status waitUntilIdle();
   Status grow(CudaBuffer &buffer, uint64_t bytes, const char *what);
@@ -107,6 +118,8 @@ private:
 
   bool overlaps;
   CudaCalls calls;
+  RankPlace place;
+  std::shared_ptr<CudaGroup> group; ///< null for one rank
 };
 
 } // namespace tenon::runtime::cuda

@@ -6,6 +6,7 @@
 
 #include "support/text/Text.h"
 
+#include <algorithm>
 #include <array>
 
 namespace tenon::runtime::cuda {
@@ -83,6 +84,11 @@ Status CudaModule::findKernels(std::span<const std::string> names) {
     kernels.push_back(std::move(kernel));
   }
   return Status::ok();
+}
+
+FunctionHandle CudaModule::find(std::string_view name) const {
+  std::vector<Kernel>::const_iterator found = std::ranges::find(kernels, name, &Kernel::name);
+  return found == kernels.end() ? nullptr : found->function;
 }
 
 Status CudaModule::allowClusters(const engine::Plan &plan) {

@@ -33,6 +33,8 @@ public:
   CudaModule(const CudaModule &) = delete;
   CudaModule &operator=(const CudaModule &) = delete;
 
+  /// Null if there is none of that name.
+  FunctionHandle find(std::string_view name) const;
   FunctionHandle kernel(uint32_t index) const { return kernels[index].function; }
   /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
   Status allowSharedBytes(uint32_t index, int64_t bytes) const;

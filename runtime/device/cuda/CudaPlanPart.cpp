@@ -67,6 +67,9 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
     return status.isOk() ? std::move(status)
                          : Status(status.prefix(strCat("'", instruction.label, "'")));
   }
+  if (step.kind == InstructionKind::Collective) {
+    return executor.startCollective(bound, step, stream, mayStartEarly);
+  }
   int code = step.kind == InstructionKind::Launch ? launch(step, stream, mayStartEarly)
                                                   : copy(step, stream);
   if (code != kSuccess) {
@@ -172,6 +175,7 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
     }
   }
   TENON_TRY(prepareSteps(bound, *part, 0));
+  TENON_TRY(prepareCollectives(bound));
   bound.devicePart = std::move(part);
   return Status::ok();
 }
@@ -211,6 +215,9 @@ Status CudaExecutor::reserveStatuses(uint32_t count) {
 
 /// What kernels reported, once: the highest status of the first of them.
 Status CudaExecutor::takeFailure() {
+  if (group) {
+    TENON_TRY(takeFailureOfGroup());
+  }
   std::span<const std::byte> places(statuses.data(), statuses.size());
   if (std::ranges::all_of(places, [](std::byte status) { return status == std::byte(0); })) {
     return Status::ok();

@@ -15,18 +15,17 @@ namespace tenon::runtime::cuda {
 static constexpr uint64_t kNotHere = UINT64_MAX;
 
 CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-                         size_t variantIndex, std::string cacheFolder)
-    : cudaDevice(std::move(device)), engineFile(file), index(variantIndex),
+                         size_t variantIndex, std::string cacheFolder, uint32_t ofRank)
+    : cudaDevice(std::move(device)), engineFile(file), index(variantIndex), rank(ofRank),
       folder(std::move(cacheFolder)), weights(cudaDevice, MemoryKind::Device) {}
 
-Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const CudaDevice> device,
-                                                         const engine::EngineFile &file,
-                                                         size_t index, std::string cacheFolder,
-                                                         std::unique_ptr<EarlyLibraries> libraries,
-                                                         const LoadedVariant *beside) {
+Result<std::unique_ptr<LoadedVariant>>
+CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
+                  size_t index, std::string cacheFolder, std::unique_ptr<EarlyLibraries> libraries,
+                  const LoadedVariant *beside, uint32_t rank) {
   ContextScope scope(*device);
   std::unique_ptr<CudaVariant> variant(
-      new CudaVariant(std::move(device), file, index, std::move(cacheFolder)));
+      new CudaVariant(std::move(device), file, index, std::move(cacheFolder), rank));
   variant->beside = static_cast<const CudaVariant *>(beside);
   if (libraries) {
     libraries->begin(*variant->cudaDevice, variant->plan(), variant->libraryOptions());
@@ -89,15 +88,17 @@ Status CudaVariant::uploadWeights() {
   TENON_TRY(weights.reserve(total + kSlackBytes, "weights"));
   WeightUpload upload(cudaDevice);
   for (uint32_t weight : used) {
-    upload.add(weights.pointer() + offsets[weight],
-               engineFile.weightsSection().subspan(stored[weight].offset, stored[weight].bytes));
+    upload.add(
+        weights.pointer() + offsets[weight],
+        engineFile.weightsSection().subspan(stored[weight].offsetOf(rank), stored[weight].bytes));
   }
   return upload.send();
 }
 
 Result<std::unique_ptr<Executor>> CudaVariant::createExecutor(const SessionOptions &options,
-                                                              const Executor *, RankPlace) const {
-  return CudaExecutor::create(*this, options);
+                                                              const Executor *beside,
+                                                              RankPlace place) const {
+  return CudaExecutor::create(*this, options, static_cast<const CudaExecutor *>(beside), place);
 }
 
 } // namespace tenon::runtime::cuda

@@ -22,12 +22,11 @@ inline constexpr uint64_t kSlackBytes = 256;
 class CudaVariant : public LoadedVariant {
 public:
   /// `file` and `beside` must outlive the variant. `beside`, which may be null, is a variant of the
-  /// same file and GPU: weights that it has are not sent again.
-  static Result<std::unique_ptr<LoadedVariant>> load(std::shared_ptr<const CudaDevice> device,
-                                                     const engine::EngineFile &file, size_t index,
-                                                     std::string cacheFolder,
-                                                     std::unique_ptr<EarlyLibraries> libraries,
-                                                     const LoadedVariant *beside);
+  /// same file, GPU and rank: weights that it has are not sent again.
+  static Result<std::unique_ptr<LoadedVariant>>
+  load(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file, size_t index,
+       std::string cacheFolder, std::unique_ptr<EarlyLibraries> libraries,
+       const LoadedVariant *beside, uint32_t rank = 0);
 
   Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
                                                    const Executor *beside,
@@ -46,12 +45,13 @@ public:
 
 private:
   CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-              size_t variantIndex, std::string cacheFolder);
+              size_t variantIndex, std::string cacheFolder, uint32_t rank);
   Status uploadWeights();
 
   std::shared_ptr<const CudaDevice> cudaDevice;
   const engine::EngineFile &engineFile;
   size_t index;
+  uint32_t rank;
   const CudaVariant *beside = nullptr;
   std::string folder; ///< where what is made for the GPU is kept; empty for nowhere
   std::unique_ptr<CudaModule> code;

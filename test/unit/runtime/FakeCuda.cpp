@@ -57,9 +57,22 @@ EXPORT int cuDeviceGet(int *device, int ordinal) {
   return kSuccess;
 }
 
-EXPORT int cuDeviceGetName(char *name, int length, int) {
+EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer) {
+  FAKE(cuDeviceCanAccessPeer)
+  *can = driver().reachesPeers && device != peer;
+  return kSuccess;
+}
+
+EXPORT int cuCtxEnablePeerAccess(ContextHandle, unsigned) {
+  FAKE_IN_CONTEXT(cuCtxEnablePeerAccess)
+  return kSuccess;
+}
+
+EXPORT int cuDeviceGetName(char *name, int length, int device) {
   FAKE(cuDeviceGetName)
-  std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
+  bool isOther = device != 0 && !driver().otherName.empty();
+  std::strncpy(name, isOther ? driver().otherName.c_str() : "Fake GPU",
+               static_cast<size_t>(length));
   return kSuccess;
 }
 

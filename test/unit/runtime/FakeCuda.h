@@ -36,6 +36,8 @@ public:
 
   int driverVersion = 13000;
   int devices = 1;
+  std::string otherName = ""; ///< of all devices but the first, when set
+  bool reachesPeers = true;   ///< a device another one's memory
   int capability = 90;
   std::string jitLog = ""; ///< when set, the compiler fails with it
   size_t memoryLimit = size_t(1) << 30;

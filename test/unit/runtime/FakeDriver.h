@@ -27,6 +27,8 @@ public:
     failures.clear();
     driverVersion = 13000;
     devices = 1;
+    otherName = "";
+    reachesPeers = true;
     capability = 90;
     jitLog = "";
     memoryLimit = size_t(1) << 30;

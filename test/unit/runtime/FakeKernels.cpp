@@ -2,10 +2,14 @@
 
 #include "test/unit/runtime/FakeKernels.h"
 
+#include "engine/CollectiveAbi.h"
 #include "engine/KernelAbi.h"
 #include "runtime/device/cuda/CudaApi.h"
+#include "test/unit/runtime/FakeDriver.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 namespace tenon::test {
 namespace {
@@ -69,11 +73,38 @@ int copyChecked(const KernelCall &call) {
   return kSuccess;
 }
 
-const KernelInfo kKernels[] = {{"test_scale", 2, 3, scale},
-                               {"test_add", 3, 4, add},
-                               {"test_reverse", 2, 2, reverse},
-                               {"test_mapped", 2, 3, copyRows, 1},
-                               {"test_checked", 2, 4, copyChecked}};
+/// tenon_all_reduce_one_f32_2 by its contract: what a rank sends lies in the other's memory, beside
+/// the number of the run. The driver is free for others while one waits.
+int allReduce(const KernelCall &call) {
+  int64_t rank = static_cast<int64_t>(call.arguments[6]);
+  // Each of them lets the other rank's thread go on.
+  int64_t polls = std::min<int64_t>(static_cast<int64_t>(call.arguments[7]), 100000);
+  size_t floats = static_cast<size_t>(call.arguments[5]) * 4;
+  char *own = at<char>(call, 2 + rank), *other = at<char>(call, 3 - rank);
+  uint32_t run = ++*reinterpret_cast<uint32_t *>(own);
+  size_t words = engine::kCollectiveWords + run % 2 * 2 * engine::kOneShotBytes;
+  size_t flag = engine::kCollectiveFlags + run % 2 * sizeof(uint32_t);
+  std::copy_n(at<float>(call, 0), floats, reinterpret_cast<float *>(other + words));
+  std::atomic_ref(*reinterpret_cast<uint32_t *>(other + flag)).store(run);
+  driver().mutex.unlock();
+  std::atomic_ref sent(*reinterpret_cast<uint32_t *>(own + flag));
+  for (; polls > 0 && sent.load() != run; --polls) {
+    std::this_thread::yield();
+  }
+  driver().mutex.lock();
+  if (sent.load() != run) {
+    *at<int32_t>(call, 4) = static_cast<int32_t>(2 - rank);
+  }
+  for (size_t i = 0; i < floats; ++i) {
+    at<float>(call, 1)[i] = at<float>(call, 0)[i] + reinterpret_cast<float *>(own + words)[i];
+  }
+  return kSuccess;
+}
+
+const KernelInfo kKernels[] = {
+    {"test_scale", 2, 3, scale},         {"test_add", 3, 4, add},
+    {"test_reverse", 2, 2, reverse},     {"test_mapped", 2, 3, copyRows, 1},
+    {"test_checked", 2, 4, copyChecked}, {"tenon_all_reduce_one_f32_2", 4, 9, allReduce}};
 
 } // namespace
 

@@ -42,6 +42,8 @@ struct RegionStep {
   /// The descriptor of engine/LibraryAbi.h; empty for others.
   std::vector<std::byte> call;
   std::optional<CollectiveStep> collective;
+  /// Of a collective: kernels that the runtime may start for it, by their names.
+  std::vector<std::string> collectiveKernels;
   /// In the order that kernel or call takes them: the region's inputs from 0, then its outputs,
   /// then its temporaries. The first `reads` are only read.
   std::vector<uint32_t> buffers;

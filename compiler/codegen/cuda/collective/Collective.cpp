@@ -2,6 +2,7 @@
 // part (target/Collectives.h).
 #include "compiler/codegen/common/region/Collective.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/collective/Collective.h"
 
 using namespace mlir;
 
@@ -20,7 +21,11 @@ double exchangeSeconds(RegionBuilder &region, const RegionStep &, const dispatch
 
 LogicalResult emitExchange(RegionBuilder &region, const RegionStep &step,
                            const dispatch::KernelChoice &) {
-  region.code.steps.push_back(step);
+  RegionStep own = step;
+  Operation &op = region.source.getBody().front().front();
+  own.collectiveKernels = collectiveKernels(step.collective->kind, step.collective->dtype,
+                                            op.getAttrOfType<IntegerAttr>("ranks").getInt());
+  region.code.steps.push_back(std::move(own));
   return success();
 }
 

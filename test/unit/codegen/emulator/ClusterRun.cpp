@@ -93,6 +93,17 @@ void meetBlock() {
   release(block);
 }
 
+uint32_t currentRank() { return running->rank(); }
+
+void meetRank() {
+  Meeting &rank = running->ranks[running->rank()];
+  if (++rank.arrived < running->shape.threads * running->shape.blocks) {
+    waitFor(rank);
+    return;
+  }
+  release(rank);
+}
+
 void waitForPhase(const char *barrier, uint32_t parity) {
   Fiber &fiber = running->fiber();
   fiber.waitsAt = barrier;
@@ -122,6 +133,7 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
   cluster.live = shape.threads * shape.cluster;
   cluster.fibers.resize(cluster.live);
   cluster.blocks.resize(shape.cluster);
+  cluster.ranks.resize(shape.ranks);
   running = &cluster;
   while (stacks.size() < cluster.live) {
     stacks.push_back(std::make_unique_for_overwrite<char[]>(kStackBytes));
@@ -152,9 +164,10 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
   uint32_t count = cluster.live;
   while (cluster.live > 0 && cluster.fault.empty()) {
     uint64_t before = cluster.progress + cluster.barriers.events;
-    for (uint32_t i = 0; i < count && cluster.fault.empty(); ++i) {
-      cluster.current = shape.reversed ? count - 1 - i : i;
-      if (!cluster.fiber().done) {
+    for (uint32_t i = 0; i < count * shape.lag && cluster.fault.empty(); ++i) {
+      cluster.current = shape.reversed ? count - 1 - i % count : i % count;
+      bool hasTurn = i < count || cluster.rank() == 0;
+      if (hasTurn && !cluster.fiber().done) {
         swapcontext(&cluster.scheduler, &cluster.fiber().context);
       }
     }

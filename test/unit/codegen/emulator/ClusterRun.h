@@ -56,6 +56,7 @@ struct Cluster : Meeting {
   llvm::function_ref<void()> body;
   std::vector<Fiber> fibers;
   std::vector<Block> blocks;
+  std::vector<Meeting> ranks;
   uint32_t current = 0, live = 0;
   uint64_t progress = 0;
   ucontext_t scheduler;
@@ -67,6 +68,9 @@ struct Cluster : Meeting {
   Fiber &fiber() { return fibers[current]; }
   Block &block() { return blocks[current / shape.threads]; }
   uint32_t thread() const { return current % shape.threads; }
+  /// Of its GPU, and that.
+  uint32_t blockNumber() const { return first + current / shape.threads % shape.blocks; }
+  uint32_t rank() const { return current / shape.threads / shape.blocks; }
   void yield() { swapcontext(&fiber().context, &scheduler); }
 };
 

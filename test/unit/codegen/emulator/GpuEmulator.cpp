@@ -235,6 +235,32 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
   return Error::success();
 }
 
+Error GpuEmulator::launchTogether(StringRef kernel, ArrayRef<std::vector<RankLaunch>> launches,
+                                  int64_t blocks, uint32_t threads, bool reversed, uint32_t lag) {
+  Expected<orc::ExecutorAddr> address = jit->lookup((kernel + "_entry").str());
+  if (!address) {
+    return address.takeError();
+  }
+  using Entry = void (*)(void *const *, const int64_t *, const EmulatedTensorMap *);
+  Entry entry = address->toPtr<Entry>();
+  uint32_t ranks = static_cast<uint32_t>(launches.front().size());
+  LaunchShape shape{.blocks = static_cast<uint32_t>(blocks),
+                    .threads = threads,
+                    .cluster = static_cast<uint32_t>(blocks) * ranks,
+                    .reversed = reversed,
+                    .sharedBytes = staticBytes,
+                    .ranks = ranks,
+                    .lag = lag};
+  std::string fault = runCluster(shape, 0, [&] {
+    for (const std::vector<RankLaunch> &launch : launches) {
+      const RankLaunch &own = launch[currentRank()];
+      entry(own.buffers.data(), own.sizes.data(), nullptr);
+      meetRank();
+    }
+  });
+  return fault.empty() ? Error::success() : createStringError(kernel + ": " + fault);
+}
+
 GuardedBytes::GuardedBytes(size_t size) {
   size_t page = sysconf(_SC_PAGESIZE), rounded = (size + 15) / 16 * 16;
   mapped = (rounded + page - 1) / page * page + page;

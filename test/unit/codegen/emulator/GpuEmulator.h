@@ -36,6 +36,18 @@ public:
                      uint64_t sharedBytes, bool reversed = false,
                      llvm::ArrayRef<EmulatedTensorMap> maps = {});
 
+  /// One launch of a rank of a group.
+  struct RankLaunch {
+    std::vector<void *> buffers;
+    std::vector<int64_t> sizes;
+  };
+  /// A kernel on several GPUs at the same time: launches[i][r] is number i of rank r. A GPU starts
+  /// a launch when its own one before has ended, whatever the others do. The first GPU is `lag`
+  /// times as fast as the others.
+  llvm::Error launchTogether(llvm::StringRef kernel,
+                             llvm::ArrayRef<std::vector<RankLaunch>> launches, int64_t blocks,
+                             uint32_t threads, bool reversed = false, uint32_t lag = 1);
+
 private:
   GpuEmulator() = default;
 

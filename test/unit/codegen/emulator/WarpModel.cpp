@@ -19,6 +19,42 @@ struct BarrierOperands {
   uint32_t value; ///< arrivals, bytes or parity
 };
 
+/// A line of four words, each with a number beside it, that another GPU may write.
+struct LineOperands {
+  uint32_t *place;
+  uint32_t words[4];
+  uint32_t number;
+};
+
+void sendLine(const LineOperands &operands) {
+  for (int i = 0; i < 4; ++i) {
+    operands.place[2 * i] = operands.words[i];
+    operands.place[2 * i + 1] = operands.number;
+  }
+  ++running->progress;
+}
+
+struct LookOperands {
+  const uint32_t *place;
+  uint32_t number;
+};
+
+/// Others go on after each look, which is one of a bounded number.
+void lookForLine(uint32_t *result, const LookOperands &operands) {
+  result[4] = 0;
+  for (int i = 0; i < 4; ++i) {
+    result[i] = operands.place[2 * i];
+    result[4] |= operands.place[2 * i + 1] ^ operands.number;
+  }
+  ++running->progress;
+  running->yield();
+}
+
+struct FlagOperands {
+  uint32_t *place;
+  uint32_t value;
+};
+
 /// The place of an own address in another block of the cluster.
 char *placeIn(uint32_t rank, const char *own) {
   return running->blocks[rank].shared + (own - running->block().shared);
@@ -198,9 +234,7 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.read.ptx.sreg.ntid.x",
        [](void *r, const void *) { give(r, running->shape.threads); }},
       {"llvm.nvvm.read.ptx.sreg.ctaid.x",
-       [](void *r, const void *) {
-         give(r, running->first + running->current / running->shape.threads);
-       }},
+       [](void *r, const void *) { give(r, running->blockNumber()); }},
       {"llvm.nvvm.read.ptx.sreg.nctaid.x",
        [](void *r, const void *) { give(r, running->shape.blocks); }},
       {"llvm.nvvm.griddepcontrol.wait", [](void *, const void *) {}},
@@ -321,6 +355,31 @@ const std::map<std::string, Single> &singles() {
        "shfl.sync.idx.b32 same, $1, same, 31, -1;\nsub.s32 $0, same, $1;\n}",
        [](void *r, const void *) { give(r, 0u); }},
       {"mov.b32 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 4); }},
+      {"{\n.reg .b64 a, b, c, d;\nmov.b64 a, {$1, $5};\nmov.b64 b, {$2, $5};\n"
+       "mov.b64 c, {$3, $5};\nmov.b64 d, {$4, $5};\n"
+       "st.relaxed.sys.global.v2.b64 [$0], {a, b};\n"
+       "st.relaxed.sys.global.v2.b64 [$0+16], {c, d};\n}",
+       [](void *, const void *a) { sendLine(*as<LineOperands>(a)); }},
+      {"{\n.reg .b64 a, b, c, d;\n.reg .b32 e, f, g, h;\n"
+       "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\n"
+       "ld.relaxed.sys.global.v2.b64 {c, d}, [$5+16];\n"
+       "mov.b64 {$0, e}, a;\nmov.b64 {$1, f}, b;\nmov.b64 {$2, g}, c;\nmov.b64 {$3, h}, d;\n"
+       "xor.b32 e, e, $6;\nxor.b32 f, f, $6;\nxor.b32 g, g, $6;\nxor.b32 h, h, $6;\n"
+       "or.b32 e, e, f;\nor.b32 g, g, h;\nor.b32 $4, e, g;\n}",
+       [](void *r, const void *a) {
+         lookForLine(static_cast<uint32_t *>(r), *as<LookOperands>(a));
+       }},
+      {"st.release.sys.global.b32 [$0], $1;",
+       [](void *, const void *a) {
+         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
+         ++running->progress;
+       }},
+      {"ld.acquire.sys.global.b32 $0, [$1];",
+       [](void *r, const void *a) {
+         give(r, **as<const uint32_t *>(a));
+         ++running->progress;
+         running->yield();
+       }},
       {"lop3.b32 $0, $1, $2, $3, 0x6a;",
        [](void *r, const void *a) {
          const uint32_t *words = as<const uint32_t>(a);

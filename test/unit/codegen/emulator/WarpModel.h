@@ -15,6 +15,10 @@ struct LaunchShape {
   uint32_t cluster = 1; ///< blocks that share their memory
   bool reversed = false;
   uint64_t sharedBytes = 0; ///< of a block; what lies behind must not be written
+  /// GPUs that run the launch at the same time, each `blocks` of it.
+  uint32_t ranks = 1;
+  /// How many turns the first GPU's threads get for one of the others'.
+  uint32_t lag = 1;
 };
 
 /// More shared memory than any GPU gives a block.
@@ -23,6 +27,11 @@ inline constexpr uint64_t kSharedBytes = 256 * 1024;
 /// Runs the blocks of one cluster: `body` once a thread. Returns what went wrong, or nothing.
 std::string runCluster(const LaunchShape &shape, uint32_t firstBlock,
                        llvm::function_ref<void()> body);
+
+/// The GPU that the current thread is on; and what keeps it until all threads of that GPU are
+/// there.
+uint32_t currentRank();
+void meetRank();
 
 /// The shared memory of the current thread's block.
 void *currentShared();

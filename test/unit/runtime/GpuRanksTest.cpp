@@ -1,0 +1,156 @@
+// Engines with ranks on the stand-in of the driver: every rank has a GPU of its own and its own
+// part of the weights, and what a group lacks is said by name.
+
+#include "test/unit/runtime/GpuFixture.h"
+
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+namespace tenon::runtime {
+namespace {
+
+using engine::ExprId;
+using test::PlanBuilder;
+using test::ramp;
+
+constexpr const char *kKernel = "tenon_all_reduce_one_f32_2";
+
+/// y = sum over ranks of 2x + w, w another one on each rank, of n floats.
+engine::Plan sumPlan() {
+  PlanBuilder builder;
+  builder.plan.ranks = 2;
+  ExprId n = builder.symbol("n", 1, 64, 0, 0);
+  ExprId bytes = builder.plan.exprs.mul(n, builder.size(4));
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t w = builder.weight(0, 64 * 4);
+  uint32_t twice = builder.arena(bytes, 0, 1);
+  uint32_t partial = builder.arena(bytes, 1, 2);
+  test::launchGpu(builder, test::GpuScale, {x}, {twice}, n);
+  test::launchGpu(builder, test::GpuAdd, {twice, w}, {partial}, n);
+  builder.collective(engine::CollectiveKind::AllReduce, partial, y, n);
+  builder.finish();
+  return builder.plan;
+}
+
+struct RankEngine : test::GpuEngine {
+  RankEngine() : GpuEngine(sumPlan(), {test::floats("w", both(), 2)}) {
+    std::string &code = *codes.back();
+    code.insert(code.size() - 1,
+                std::string(".visible .entry ") + kKernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n");
+    content.variants.back().code = std::as_bytes(std::span(code));
+    content.variants.back().variant.kernels.push_back(kKernel);
+  }
+  static std::vector<float> both() {
+    std::vector<float> values;
+    for (int i = 0; i < 128; ++i) {
+      values.push_back(static_cast<float>(i < 64 ? i : 1000 * (i - 64)));
+    }
+    return values;
+  }
+};
+
+/// NCCL is asked for, which is not installed or finds no GPU.
+void expectNccl(const Status &status) {
+  EXPECT_TRUE(status.id() == ErrorId::LibraryMissing || status.id() == ErrorId::LibraryFailed)
+      << status.toString();
+  EXPECT_NE(std::string::npos, status.message().find("NCCL")) << status.toString();
+}
+
+class GpuRanks : public test::WithFakeCuda {
+protected:
+  void SetUp() override {
+    WithFakeCuda::SetUp();
+    if (fake) {
+      fake->devices = 2;
+    }
+  }
+  static Result<std::unique_ptr<Session>> open(const char *name) {
+    std::string path = RankEngine().writeTemporary(std::string(name) + ".tenon");
+    TENON_ASSIGN(std::shared_ptr<const Engine> engine, Engine::open(path, test::gpuOptions()));
+    return Session::create(engine);
+  }
+  /// Of 8 floats, whose sum is exact.
+  static Status runs(Session &session, int64_t count = 8) {
+    TENON_ASSIGN(std::vector<float> output, test::runOnHost(session, ramp(count)));
+    std::vector<float> expected = ramp(count);
+    for (int64_t i = 0; i < count; ++i) {
+      expected[i] = 4 * expected[i] + 1001 * static_cast<float>(i);
+    }
+    EXPECT_EQ(expected, output);
+    return Status::ok();
+  }
+};
+
+TEST_F(GpuRanks, EachHasItsGpuAndItsWeights) {
+  Result<std::unique_ptr<Session>> session = open("ranks");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  EXPECT_EQ(2, fake->contextsRetained());
+  for (int round = 0; round < 4; ++round) {
+    for (int64_t count : {8, 64}) {
+      Status status = runs(**session, count);
+      ASSERT_TRUE(status.isOk()) << status.toString();
+      EXPECT_EQ(round != 0, (*session)->info().usedGraph) << (*session)->info().graphRefusal;
+    }
+  }
+}
+
+TEST_F(GpuRanks, OneGpuTooFew) {
+  fake->devices = 1;
+  Result<std::unique_ptr<Session>> session = open("few");
+  ASSERT_FALSE(session.isOk());
+  EXPECT_EQ(ErrorId::DeviceNotFound, session.status().id());
+  EXPECT_EQ("the engine is for 2 GPUs together: GPU 1 was requested, but NVIDIA's driver found 1",
+            session.status().message());
+}
+
+TEST_F(GpuRanks, UnequalGpus) {
+  fake->otherName = "Other GPU";
+  Result<std::unique_ptr<Session>> session = open("unequal");
+  ASSERT_FALSE(session.isOk());
+  EXPECT_EQ(ErrorId::DeviceNotFound, session.status().id());
+  EXPECT_EQ("GPU 0 is Fake GPU and GPU 1 is Other GPU, but ranks of a group need equal GPUs",
+            session.status().message());
+}
+
+TEST_F(GpuRanks, NeitherAccessNorLibrary) {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    GTEST_SKIP() << "NCCL would find this machine's GPUs";
+  }
+  fake->reachesPeers = false;
+  Result<std::unique_ptr<Session>> session = open("apart");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  Status status = runs(**session);
+  expectNccl(status);
+  EXPECT_TRUE(status.message().starts_with("GPU 0 cannot reach the memory of GPU 1, and "))
+      << status.toString();
+}
+
+TEST_F(GpuRanks, MessagesThatKernelsDoNotTakeNeedTheLibrary) {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    GTEST_SKIP() << "NCCL would find this machine's GPUs";
+  }
+  Result<std::unique_ptr<Session>> session = open("odd");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  expectNccl(runs(**session, 7));
+  EXPECT_TRUE(runs(**session).isOk()) << "others still do";
+}
+
+TEST_F(GpuRanks, ARankThatFailsEndsTheRun) {
+  Result<std::unique_ptr<Session>> session = open("fails");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  ASSERT_TRUE(runs(**session).isOk());
+  // What one of the two sends to its GPU: the other one does not wait for ever, and the group is of
+  // no use any more.
+  fake->fail("cuMemcpyHtoDAsync_v2", 999);
+  Status status = runs(**session);
+  EXPECT_EQ(ErrorId::DeviceFailed, status.id()) << status.toString();
+  EXPECT_NE(std::string::npos, status.message().find("sending an input")) << status.toString();
+  status = runs(**session);
+  EXPECT_EQ(ErrorId::DeviceFailed, status.id());
+  EXPECT_NE(std::string::npos, status.message().find("waited in vain")) << status.toString();
+}
+
+} // namespace
+} // namespace tenon::runtime
