@@ -91,11 +91,17 @@ bool hasNoValue(SchemaReader &reader, const Conditions &conditions) {
     return of.types == 0 || (of.values && std::ranges::none_of(*of.values, is));
   };
   bool areObjects = writtenTypes(conditions) == bitOf(JsonType::Object);
-  return isNone(conditions) ||
-         (areObjects && std::ranges::any_of(conditions.required, [&](const std::string &name) {
-            Result<Conditions> said = reader.read(propertyOf(conditions, name), "#");
-            return said.isOk() && isNone(*said);
-          }));
+  if (isNone(conditions) || !areObjects || conditions.required.empty()) {
+    return isNone(conditions);
+  }
+  Result<Conditions> names = reader.read(joined(conditions.names), "#");
+  return std::ranges::any_of(conditions.required, [&](const std::string &name) {
+    if (names.isOk() && std::ranges::find(names->excluded, Json(name)) != names->excluded.end()) {
+      return true;
+    }
+    Result<Conditions> said = reader.read(propertyOf(conditions, name), "#");
+    return said.isOk() && isNone(*said);
+  });
 }
 
 JsonTypes writtenTypes(const Conditions &conditions) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ namespace {
 
 /// Of one message of the front; it refuses larger bodies itself.
 constexpr uint64_t kMaxCommand = uint64_t(4) << 30;
+/// Without a request for so long, the heap is cut to what is in use.
+constexpr std::chrono::milliseconds kQuiet{200};
 
 generate::GenerateOptions optionsOf(const TextOptions &asked) {
   generate::GenerateOptions options;
@@ -179,10 +182,14 @@ void Generation::work() {
     Work work;
     {
       std::unique_lock guard(lock);
-      added.wait(guard, [&] {
+      auto hasWork = [&] {
         return isEnding || !service->isIdle() || !pending.submissions.empty() ||
                !pending.cancelled.empty();
-      });
+      };
+      if (!added.wait_for(guard, kQuiet, hasWork)) {
+        malloc_trim(0); // what steps freed goes back to the system
+        added.wait(guard, hasWork);
+      }
       if (isEnding) {
         return;
       }
