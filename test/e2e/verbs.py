@@ -332,6 +332,9 @@ class Engines(ToolTest):
         self.assertLess(low, 1.5)
         self.assertGreater(high, 0.67)
         self.assertEqual(not low <= 1 <= high, both["ab"]["differs"])
+        both = self.succeed("bench", self.engine, "--ab", self.engine, "--runs", 3).stdout
+        self.assertEqual(2, both.count("throughput"))
+        self.assertRegex(both, r"takes [\d.]+ x the time of .*, (no difference beyond noise|a difference)\n$")
 
     def test_engine_for_cpu_and_gpu(self):
         self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,cuda:sm_80", "--target", "cuda:sm_90",

@@ -89,6 +89,17 @@ class WithoutGpu(ToolTest):
         for flags, problem in ((["--invariant"], "--invariant is for"), (["--cache", "int8"], "--cache is for"), (["--pages", 64], "--pages is for")):
             self.assertIn(problem, self.run_tool("compile", other, "-o", engine, *flags).stderr)
 
+    def test_invariant(self):
+        """Each family has kernels of one order on GPUs, those that draw among them."""
+        path, engine = self.folder / "model.gguf", self.folder / "invariant.tenon"
+        for i, name in enumerate(logits.MODELS):
+            with self.subTest(model=name):
+                models.write(logits.MODELS[name], path)
+                self.tool("compile", path, "-o", engine, "--target", "cuda:sm_90", "--invariant", "--precision", ("keep", "bf16")[i % 2])
+                kernels = self.tool("explain", "kernels", engine)
+                self.assertRegex(kernels, r"--invariant: [\d.]+ [mu]s where kernels were chosen, [\d.]+ [mu]s without it \(")
+                self.assertIn("token_draws", kernels)
+
     @staticmethod
     def drawn(target, precision):
         """Outputs: ids and logprobs beside logits, if a GPU has pages. In bf16 CPUs have none, and share the model."""

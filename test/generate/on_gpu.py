@@ -93,10 +93,27 @@ class OnPages(OnGpu, PagesTest):
                         else:
                             self.assertLess(np.abs(error).max(), logits.TOLERANCE * np.abs(expected[sequence]).max())
 
+    def check_invariant(self, name):
+        """With --invariant a token has the bits that it has alone, by kernels of few rows and of many."""
+        if not STEPS:
+            self.skipTest("no program that runs steps is given")
+        random = np.random.default_rng(1)
+        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        for precision in ("bf16", "keep"):
+            engine, table, _ = self.build(name, "--precision", precision, "--invariant")
+            found = self.run_steps(engine, table, alone(tokens))
+            for seed in (1, 2):
+                together = self.run_steps(engine, table, mixed(tokens, seed), seed)
+                for sequence in tokens:
+                    with self.subTest(precision=precision, seed=seed, sequence=sequence):
+                        same = (found[sequence].view(np.uint32) == together[sequence].view(np.uint32)).all(-1)
+                        self.assertTrue(same.all(), np.flatnonzero(~same))
+
 
 for each in logits.MODELS:
     setattr(Files, f"test_{each}", lambda self, name=each: self.check_file(name))
     setattr(OnPages, f"test_{each}", lambda self, name=each: self.check_pages(name))
+    setattr(OnPages, f"test_{each}_invariant", lambda self, name=each: self.check_invariant(name))
 for each in folders.FORMS:
     setattr(Folders, f"test_{each}", lambda self, name=each: self.check_folder(name))
 

@@ -27,7 +27,7 @@ namespace tenon::ops {
 
 using namespace mlir;
 
-inline constexpr int64_t kPage = 32, kPages = 71, kTable = 24;
+inline constexpr int64_t kPage = 32, kPages = 71, kTable = 32;
 
 struct Heads {
   const char *dtype;

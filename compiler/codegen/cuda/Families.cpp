@@ -19,6 +19,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kCublasLt,
       &kCudnnConv,
       &kGemmPersistent,
+      &kGemmSliced,
       &kGemmTensorCore,
       &kGemmSimt,
       &kConvTensorCore,

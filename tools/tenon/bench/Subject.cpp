@@ -96,9 +96,7 @@ std::string regionsText(const Json &result) {
                                                    : "each within whole runs");
 }
 
-} // namespace
-
-std::string benchText(const Json &result) {
+std::string subjectText(const Json &result) {
   const Json &latency = result["latency_ms"];
   std::string shapes;
   for (auto &[name, dims] : result["inputs"].items()) {
@@ -123,6 +121,23 @@ std::string benchText(const Json &result) {
                      formatBytes(result["arena_bytes"].get<uint64_t>())) +
          (result.contains("gpu") ? gpuText(result["gpu"]) : "") +
          (result.contains("regions") ? regionsText(result) : "");
+}
+
+} // namespace
+
+std::string benchText(const Json &result) {
+  std::string text = subjectText(result);
+  if (!result.contains("ab")) {
+    return text;
+  }
+  const Json &second = result["ab"];
+  return text + subjectText(second["other"]) +
+         fmt::format("{} takes {:.3f} x the time of {} (median; 95 % interval {:.3f} to {:.3f}), "
+                     "{}\n",
+                     second["other"]["engine"].get<std::string>(),
+                     second["ratio_of_medians"].get<double>(), result["engine"].get<std::string>(),
+                     second["interval_95"][0].get<double>(), second["interval_95"][1].get<double>(),
+                     second["differs"] ? "a difference" : "no difference beyond noise");
 }
 
 double millisecondsSince(BenchClock::time_point start) {

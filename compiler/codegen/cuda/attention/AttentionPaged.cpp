@@ -7,7 +7,6 @@
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/dispatch/Strategy.h"
-#include "compiler/graph/Invariance.h"
 
 using namespace mlir;
 
@@ -34,9 +33,14 @@ AttentionProblem withTokens(AttentionProblem problem, int64_t tokens, int64_t ke
   return problem;
 }
 
-/// Tiles of keys that hold whole pages, or parts of one.
+/// Keys that have sums of their own.
+int64_t partKeysOf(const AttentionTile &tile) {
+  return tile.isParts ? tile.keys / tile.keyWarps : tile.keys;
+}
+
+/// Parts of keys that hold whole pages, or parts of one.
 bool fitsPages(const AttentionTile &tile, int64_t page) {
-  int64_t keys = tile.isParts ? tile.keys / tile.keyWarps : tile.keys;
+  int64_t keys = partKeysOf(tile);
   return keys % page == 0 || page % keys == 0;
 }
 
@@ -57,17 +61,6 @@ FamilyMatch matchPaged(RegionBuilder &region) {
     forms.simt = *simt;
     forms.buckets.push_back({forms.all, std::nullopt});
     return FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}}, "by FP32 arithmetic");
-  }
-  if (tn::isInvariant(region.source)) {
-    // One tile for all counts, and no cut of the keys by how many there are.
-    AttentionTile tile = manyTokensTile(withTokens(*problem, tokens.max, keys),
-                                        tuning::kPagedManyTokens, region.gpu);
-    tile.splits = 1;
-    forms.buckets.push_back({forms.all, tile});
-    return fitsPages(tile, problem->sequences->page)
-               ? FamilyMatch::take(forms, {kAttentionPaged.name.str(), {}},
-                                   "one kernel for few tokens and many")
-               : FamilyMatch::refuse("tiles of keys do not hold whole pages");
   }
   int64_t next = 1;
   auto add = [&](int64_t most, const AttentionTile &tile) {
@@ -103,12 +96,21 @@ double pagedSeconds(RegionBuilder &region, const PagedForms &forms,
                       : costOf(sized, forms.simt, region.gpu);
 }
 
-/// Tiles of keys begin at multiples of their size; few tokens and many have others.
+/// A part's sums are its own, by one chain of products however it is shared and whether they are
+/// mma or wgmma (equal bits: compared on an H200, docs/measurements), and all kernels add parts by
+/// one formula. The FP32 kernel has tiles instead.
 std::string pagedFormsOrder(RegionBuilder &, const PagedForms &forms,
                             const dispatch::KernelChoice &) {
   const std::optional<AttentionTile> &tile = forms.buckets.front().tile;
-  bool isOne = forms.buckets.size() == 1 && (!tile || tile->splits <= 1);
-  return isOne ? "tiles of keys from position 0 on" : "";
+  if (!tile) {
+    return "tiles of keys from position 0 on";
+  }
+  int64_t keys = partKeysOf(*tile);
+  bool isOne = llvm::all_of(
+      forms.buckets, [&](const TokenBucket &bucket) { return partKeysOf(*bucket.tile) == keys; });
+  return isOne
+             ? "parts of " + std::to_string(keys) + " keys from position 0 on, added in their order"
+             : "";
 }
 
 LogicalResult emitPagedForms(RegionBuilder &region, const PagedForms &forms,

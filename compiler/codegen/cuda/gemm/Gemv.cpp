@@ -6,8 +6,10 @@
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
 #include "compiler/codegen/cuda/gemm/HalfGemm.h"
+#include "compiler/codegen/cuda/gemm/SlicedGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
 
 using namespace mlir;
 
@@ -97,6 +99,7 @@ MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
     return MatchFailure{"A is computed by something else than an RMS norm of its rows"};
   }
   problem.input = numberOf(a);
+  problem.isInvariant = tn::isInvariant(region.source);
   return problem;
 }
 
@@ -185,6 +188,16 @@ LogicalResult emitChosenGemv(RegionBuilder &region, const GemvProblem &problem,
   return success(emitGemv(region, problem, configOf<GemvLayout>(choice)));
 }
 
+/// Warps are the slices, where lanes lie in lines of two panels and no norm is within.
+std::string gemvOrder(RegionBuilder &, const GemvProblem &problem,
+                      const dispatch::KernelChoice &choice) {
+  GemvLayout layout = configOf<GemvLayout>(choice);
+  bool isSliced = problem.isInvariant && !problem.isPacked && !problem.norm &&
+                  layout.warps == kSlices &&
+                  layout.panels * layout.chunks * kGemvPanel == sliceDepth(problem.depth);
+  return isSliced ? slicedOrder(problem.depth) : "";
+}
+
 } // namespace
 
 constexpr KernelFamily kGemv = {
@@ -198,6 +211,7 @@ constexpr KernelFamily kGemv = {
     .epilogueSeconds = epilogueSeconds,
     .weights = on<gemvWeights>,
     .emit = on<emitChosenGemv>,
+    .order = on<gemvOrder>,
     .fewRows = {1, kMaxStreamedRows / 2, kMaxStreamedRows}};
 
 } // namespace tenon::codegen::cuda

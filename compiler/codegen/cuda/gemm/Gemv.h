@@ -31,13 +31,16 @@ struct GemvProblem {
   /// Sums that make one element of the result: they lie columns / parts apart.
   int64_t parts = 1;
   std::optional<GemvNorm> norm;
+  /// Whether the parts of warps must be those of a sliced product (SlicedGemm.cpp).
+  bool isInvariant = false;
 
   int64_t panels() const { return (depth + kGemvPanel - 1) / kGemvPanel; }
   int64_t tiles() const { return (columns + 15) / 16; }
   int64_t partColumns() const { return columns / parts; }
 };
 
-/// A block goes from tile to tile of 16 columns, its warps lie side by side along the depth.
+/// A block goes from tile to tile of 16 columns, its warps lie side by side along the depth: in
+/// each chunk, or, in an invariant model, each with all its chunks.
 struct GemvLayout {
   int64_t warps = 8;
   int64_t panels = 8; ///< that a warp has under way

@@ -52,7 +52,9 @@ void GemvKernel::place() {
 
 /// The panel of activations, of all those of the depth.
 Value GemvKernel::panelOf(const ThreadBuilder &t, Value chunk, int64_t panel) const {
-  return t.add(t.mul(t.add(t.mul(chunk, layout.warps), warp), layout.panels), panel);
+  Value number = p.isInvariant ? t.add(t.mul(warp, layout.chunks), chunk)
+                               : t.add(t.mul(chunk, layout.warps), warp);
+  return t.add(t.mul(number, layout.panels), panel);
 }
 
 /// The panel of weights: as of activations, or, where lines are shared out, one of two neighbours.

@@ -160,9 +160,13 @@ bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool call
 }
 
 /// Rows up to which kernels of an invariant model differ.
-constexpr int64_t kInvariantRows[] = {16, 64, 256, std::numeric_limits<int64_t>::max()};
+constexpr int64_t kInvariantRows[] = {8, 16, 32, 64, 128, 512, std::numeric_limits<int64_t>::max()};
 
-/// The fastest kernel of each order of sums.
+/// Whether a kernel streams weights for few rows.
+bool isForFewRows(const KernelFamily &family) { return family.fewRows.front() > 0; }
+
+/// The kernel of each order of sums: one for few rows where such a one takes it, as without
+/// --invariant, else the fastest.
 std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const target::Target &gpu) {
   RegionBuilder region(function, "", gpu);
   std::map<std::string, Fastest> found;
@@ -181,7 +185,9 @@ std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const targe
         continue;
       }
       Fastest &best = found[FamilyTable<RegionBuilder>::orderOf(*family, region, match, choice)];
-      if (*microseconds < best.microseconds) {
+      const KernelFamily *before = kernelFamilies().find(best.kernel.family);
+      bool isFew = isForFewRows(*family), wasFew = before && isForFewRows(*before);
+      if (isFew == wasFew ? *microseconds < best.microseconds : isFew) {
         best = {choice, *microseconds};
       }
     }
@@ -189,8 +195,39 @@ std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const targe
   return found;
 }
 
-/// Of an invariant model: kernels that all add up in one order, the one in which ranges take the
-/// least together. False if no order has kernels for all of them.
+/// The order that has a kernel for few rows, which a decoder's steps are; else the one in which
+/// ranges take the least, each by the share of its own fastest order. Empty if no order has kernels
+/// for all of them.
+std::string fastestOrder(const SmallVector<std::map<std::string, Fastest>> &kernels) {
+  std::map<std::string, double> shares;
+  for (const std::map<std::string, Fastest> &ofRange : kernels) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto &[order, kernel] : ofRange) {
+      least = order.empty() ? least : std::min(least, kernel.microseconds);
+    }
+    for (const auto &[order, kernel] : ofRange) {
+      shares[order] += kernel.microseconds / least;
+    }
+  }
+  std::string fastest;
+  bool isFew = false;
+  for (const auto &[order, share] : shares) {
+    auto has = [&](const std::map<std::string, Fastest> &ofRange) { return ofRange.count(order); };
+    if (order.empty() || !llvm::all_of(kernels, has)) {
+      continue;
+    }
+    const Fastest &first = kernels.front().at(order);
+    bool isOwnFew = isForFewRows(*kernelFamilies().find(first.kernel.family));
+    if (fastest.empty() || (isOwnFew == isFew ? share < shares[fastest] : isOwnFew)) {
+      fastest = order;
+      isFew = isOwnFew;
+    }
+  }
+  return fastest;
+}
+
+/// Of an invariant model: kernels that all add up in one order. False if no order has kernels for
+/// all ranges.
 bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
   SmallVector<RowRange> ranges;
   SmallVector<std::map<std::string, Fastest>> kernels;
@@ -206,24 +243,15 @@ bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
     kernels.push_back(fastestByOrder(part.function(), region.gpu));
     next = rows.most + 1;
   }
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto &[order, first] :
-       kernels.empty() ? std::map<std::string, Fastest>() : kernels.front()) {
-    double microseconds = 0;
-    for (std::map<std::string, Fastest> &ofRange : kernels) {
-      microseconds += ofRange[order].microseconds;
-    }
-    if (microseconds < least) {
-      least = microseconds;
-      all.order = order;
-    }
-  }
+  all.order = fastestOrder(kernels);
   if (all.order.empty()) {
     return false;
   }
   for (auto [rows, ofRange] : llvm::zip_equal(ranges, kernels)) {
     const dispatch::KernelChoice &kernel = ofRange[all.order].kernel;
-    if (!all.buckets.empty() && all.buckets.back().kernels.front() == kernel) {
+    // A kernel for few rows is other code for more of them.
+    bool isAnyRows = !isForFewRows(*kernelFamilies().find(kernel.family));
+    if (isAnyRows && !all.buckets.empty() && all.buckets.back().kernels.front() == kernel) {
       all.buckets.back().rows.most = rows.most;
     } else {
       all.buckets.push_back({rows, {kernel}});

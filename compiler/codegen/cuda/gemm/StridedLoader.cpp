@@ -84,7 +84,8 @@ StridedLoader::StridedLoader(const GemmProblem &problem, const GemmTile &tile, u
   width = copyWidth(p, isA);
   innerSize = depthIsInner ? tile.depth : size;
   lines = depthIsInner ? size : tile.depth;
-  pitch = innerSize + kRowPadding / 2;
+  // Lanes that read 16 bytes by themselves: two lines are all banks.
+  pitch = innerSize + (tile.slices > 0 ? kRowPadding * 2 : kRowPadding / 2);
 }
 
 void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {

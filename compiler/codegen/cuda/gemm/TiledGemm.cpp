@@ -55,6 +55,8 @@ std::vector<GemmTile> tilesOf(const GemmSizes &sizes, const target::Target &gpu)
   return tiles;
 }
 
+} // namespace
+
 GemmSizes sizesOf(RegionBuilder &region, const GemmProblem &problem) {
   GemmSizes sizes{region.estimate(problem.rows), region.estimate(problem.columns),
                   region.estimate(problem.depth), region.estimate(problem.batch), 0};
@@ -63,8 +65,6 @@ GemmSizes sizesOf(RegionBuilder &region, const GemmProblem &problem) {
       double((sizes.rows + sizes.columns) * sizes.depth + sizes.rows * sizes.columns);
   return sizes;
 }
-
-} // namespace
 
 GemmTile mmaTile(int64_t rows, int64_t columns, int64_t depth) {
   GemmTile tile;
@@ -117,9 +117,6 @@ bool fitsTensorCores(const GemmProblem &problem) {
   return isMultiplied && problem.b.at.element == element;
 }
 
-namespace {
-
-/// Seconds of a kernel on tensor cores.
 double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &tile,
                    const target::Target &gpu) {
   int64_t ofA = copyWidth(problem, /*isA=*/true), ofB = copyWidth(problem, /*isA=*/false);
@@ -129,8 +126,6 @@ double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &
   sizes.copySeconds = copies * double(tile.depth) / tuning::kCopyRate;
   return estimateStaged(sizes, tile, mmaCoreFlops(gpu), gpu);
 }
-
-} // namespace
 
 GemmTile chooseTile(RegionBuilder &region, const GemmProblem &problem) {
   GemmSizes sizes = sizesOf(region, problem);

@@ -13,6 +13,8 @@ struct GemmSizes {
   int64_t elementBytes = 2; ///< of the operands
   double copySeconds = 0;   ///< of a stage at least, to start its copies
 };
+/// Those of a region's product.
+GemmSizes sizesOf(RegionBuilder &region, const GemmProblem &problem);
 /// A tile for tensor cores, with warps and stages as they suit it.
 GemmTile mmaTile(int64_t rows, int64_t columns, int64_t depth);
 /// Seconds: waves of blocks, each through its slice of the depth stage by stage, then its tile's
@@ -21,6 +23,10 @@ double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreF
                       const target::Target &gpu);
 /// What a multiprocessor reaches by mma.sync.
 double mmaCoreFlops(const target::Target &gpu);
+
+/// Seconds of a kernel on tensor cores.
+double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &tile,
+                   const target::Target &gpu);
 
 /// Whether tensor cores can do a problem: both operands f16 or bf16.
 bool fitsTensorCores(const GemmProblem &problem);

@@ -66,9 +66,11 @@ void TiledGemmKernel::place() {
   placeTile(t, t.div(t.block(), tile.splits));
 
   Value steps = t.ceilDiv(at.depthCount, tile.depth);
-  Value slice = t.ceilDiv(steps, tile.splits);
-  firstStep = t.mul(rank, slice);
-  lastStep = t.min(steps, t.add(firstStep, slice));
+  int64_t slices = std::max<int64_t>(tile.slices, tile.splits);
+  sliceSteps = t.ceilDiv(steps, slices);
+  Value own = t.mul(sliceSteps, slices / tile.splits);
+  firstStep = t.mul(rank, own);
+  lastStep = t.min(steps, t.add(firstStep, own));
   shared = kernel.dynamicShared();
   if (tile.isSimt) {
     placeSimt();
@@ -138,6 +140,51 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
   return result;
 }
 
+/// Adds the products of one stage as gemv does: the two panels of 32 apart from each other, and in
+/// each the depths 8 t .. 8 t + 7 of lane 4 g + t for two mma. The accumulators of odd panels lie
+/// behind those of even ones.
+void TiledGemmKernel::multiplyPanels(const ThreadBuilder &t, Value step,
+                                     MutableArrayRef<Value> accumulators) const {
+  constexpr int64_t kPanel = 32, kWords = 4;
+  int64_t rowTiles = tile.warpRows / kMmaRows, columnTiles = tile.warpColumns / kMmaColumns;
+  Type words = t.vectorType(kWords, t.i32Type());
+  Value stage = t.rem(t.sub(step, firstStep), tile.stages);
+  Value aTile = t.offset(shared, stored, t.mul(stage, stageElements()));
+  Value bTile = t.offset(aTile, stored, a->elements());
+  Value group = t.div(t.lane(), 4), along = t.mul(t.rem(t.lane(), 4), 8);
+  Value aBase = t.offset(aTile, stored, t.add(t.mul(t.add(warpRow, group), a->pitch), along));
+  Value bBase = t.offset(bTile, stored, t.add(t.mul(t.add(warpColumn, group), b->pitch), along));
+  auto wordsAt = [&](Value base, int64_t offset) {
+    Value vector = t.load(words, t.offset(base, stored, offset), 16);
+    Values result;
+    for (int64_t i = 0; i < kWords; ++i) {
+      result.push_back(t.extract(vector, i));
+    }
+    return result;
+  };
+  for (int64_t panel = 0; panel < tile.depth / kPanel; ++panel) {
+    SmallVector<Values> left, right;
+    for (int64_t r = 0; r < 2 * rowTiles; ++r) {
+      left.push_back(wordsAt(aBase, r * 8 * a->pitch + panel * kPanel));
+    }
+    for (int64_t c = 0; c < columnTiles; ++c) {
+      right.push_back(wordsAt(bBase, c * 8 * b->pitch + panel * kPanel));
+    }
+    for (int64_t r = 0; r < rowTiles; ++r) {
+      for (int64_t c = 0; c < columnTiles; ++c) {
+        MutableArrayRef<Value> sum =
+            accumulators.slice(((panel * rowTiles + r) * columnTiles + c) * 4, 4);
+        for (int64_t k = 0; k < kWords; k += 2) {
+          const Values &low = left[2 * r], &high = left[2 * r + 1];
+          llvm::copy(multiply(t, element, {low[k], high[k], low[k + 1], high[k + 1]},
+                              {right[c][k], right[c][k + 1]}, sum),
+                     sum.begin());
+        }
+      }
+    }
+  }
+}
+
 /// The copies of a tile's first stages.
 void TiledGemmKernel::startCopies(const ThreadBuilder &t, bool ofB) const {
   for (int64_t i = 0; i + 1 < tile.stages; ++i) {
@@ -162,8 +209,40 @@ void TiledGemmKernel::startProducts() {
   startCopies(t, /*ofB=*/!isConstant);
 }
 
+/// The same of a block that adds up slices, in their order.
+Values TiledGemmKernel::addSlices() {
+  ThreadBuilder t = kernel.code();
+  int64_t count = tile.warpRows * tile.warpColumns / kWarp, own = tile.slices / tile.splits;
+  // Of two panels; and what leaves the first slice as it is.
+  Values zeros(2 * count, t.f32(0)), nothing(count, t.f32(-0.0));
+  return t.loop(t.i32(0), t.i32(own), t.i32(1), nothing,
+                [&](const ThreadBuilder &outer, Value slice, ValueRange totals) {
+                  Value first = outer.add(firstStep, outer.mul(slice, sliceSteps));
+                  Value last = outer.min(lastStep, outer.add(first, sliceSteps));
+                  Values sums =
+                      outer.loop(first, last, outer.i32(1), zeros,
+                                 [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
+                                   waitForCopies(c, tile.stages - 2);
+                                   c.barrier();
+                                   copyStage(c, c.add(index, tile.stages - 1), true, true);
+                                   commitCopies(c);
+                                   Values result(accumulators);
+                                   multiplyPanels(c, index, result);
+                                   return result;
+                                 });
+                  Values result;
+                  for (int64_t i = 0; i < count; ++i) {
+                    result.push_back(outer.addF(totals[i], outer.addF(sums[i], sums[count + i])));
+                  }
+                  return result;
+                });
+}
+
 /// The accumulators of this block's part of the depth.
 Values TiledGemmKernel::addProducts() {
+  if (tile.slices > 0) {
+    return addSlices();
+  }
   ThreadBuilder t = kernel.code();
   bool isFma = element.isF32(), isInteger = sumsIntegers(tensors);
   int64_t count = tile.warpRows * tile.warpColumns / kWarp;

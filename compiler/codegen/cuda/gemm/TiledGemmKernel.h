@@ -37,10 +37,13 @@ private:
   void placeTile(const ThreadBuilder &t, Value index);
   void copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const;
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
+  void multiplyPanels(const ThreadBuilder &t, Value step,
+                      llvm::MutableArrayRef<Value> accumulators) const;
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   void startCopies(const ThreadBuilder &t, bool ofB) const;
   void startProducts();
   Values addProducts();
+  Values addSlices();
   void placeSimt();
   Values addSimtProducts();
   void shareSums(mlir::ValueRange accumulators);
@@ -70,7 +73,7 @@ private:
   GemmTensors tensors;
   BlockPlace at;
   Value shared, rank, warpRow, warpColumn;
-  Value firstStep, lastStep;
+  Value firstStep, lastStep, sliceSteps; ///< of the depth, by stages
 };
 
 } // namespace tenon::codegen::cuda

@@ -17,6 +17,9 @@ struct GemmTile {
   int64_t warpRows = 32, warpColumns = 32;
   int64_t stages = 3;
   int64_t splits = 1; ///< blocks of a cluster, each with a part of the depth
+  /// Parts of the depth that are added up in the order of gemv (SlicedGemm.cpp), each block of a
+  /// cluster doing as many; 0: each block has one part, in the order of the depth.
+  int64_t slices = 0;
 
   /// FP32 arithmetic without stages: a thread does warpRows x warpColumns, stages and splits are 1.
   bool isSimt = false;

@@ -531,6 +531,7 @@ constexpr KernelFamily kSample = {.name = "token_draws",
                                   .strategies = {dispatch::kSingle},
                                   .needs = {"sample"},
                                   .match = matchSample,
-                                  .emit = on<emitSample>};
+                                  .emit = on<emitSample>,
+                                  .order = alongRows<RegionBuilder>};
 
 } // namespace tenon::codegen::cuda

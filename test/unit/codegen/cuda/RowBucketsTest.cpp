@@ -6,8 +6,6 @@
 #include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/cuda/GeluGemm.h"
 
-#include <set>
-
 namespace tenon::codegen::cuda {
 namespace {
 
@@ -169,36 +167,49 @@ TEST(CudaRowBucketsTest, Borders) {
   }
 }
 
-/// One kind of MMA and one cut of the depth for all counts, and no library's call.
+/// What a row gets of these families beside others, by the kernels of so many rows.
+std::vector<std::byte> rowsOf(const Case &c, int64_t rows, const std::vector<std::string> &families,
+                              const target::Target &gpu) {
+  std::vector<std::byte> result;
+  RunOptions options;
+  options.inputScale = 1;
+  options.symbols = {rows};
+  options.gpu = gpu;
+  options.result = &result;
+  testing::AssertionResult isRight = matchesReference(textOf(c), byFamily(families), options);
+  EXPECT_TRUE(isRight) << rows << " rows";
+  return result;
+}
+
+/// Kernels for few rows and for many, and no library's call, give a row the same bits.
 TEST(CudaRowBucketsTest, InvariantRowsHaveOneOrder) {
   Case c;
   c.isInvariant = true;
   c.most = 4096;
   c.columns = c.depth = 2048;
-  for (const char *name : {"sm_80", "sm_90a"}) {
+  for (auto [name, columns] : {std::pair("sm_80", 2048), {"sm_90a", 2048}, {"sm_90a", 16384}}) {
+    c.columns = columns;
     Bucketed bucketed(c, /*calls=*/true, target::targetOf(name));
-    ASSERT_GT(bucketed.buckets.buckets.size(), size_t(1)) << bucketed.why;
-    EXPECT_EQ(bucketed.buckets.buckets.back().rows.most, 4096);
-    std::set<dispatch::KernelChoice::Numbers> splits, tiles;
-    for (const RowBucket &bucket : bucketed.buckets.buckets) {
-      const dispatch::KernelChoice &kernel = bucket.kernels.front();
-      EXPECT_EQ(kernel.family, "gemm_tensorcore");
-      splits.insert(kernel.parameters.at("split_k"));
-      tiles.insert(kernel.parameters.at("tile"));
-    }
-    EXPECT_EQ(splits.size(), size_t(1));
-    EXPECT_GT(tiles.size(), size_t(1)) << "few rows and many have tiles of their own";
+    EXPECT_EQ(bucketed.buckets.buckets.back().rows.most, 4096) << bucketed.why;
+    EXPECT_EQ(bucketed.text().find("8 gemv, 16 gemv, "), size_t(0)) << bucketed.text();
+    EXPECT_EQ(bucketed.buckets.buckets.back().kernels.front().family, "gemm_sliced");
     EXPECT_NE(bucketed.buckets.order, "");
   }
-  // Without the flag the orders differ.
   c.isInvariant = false;
-  EXPECT_NE(Bucketed(c, true).text().find("gemv"), std::string::npos);
-  Case small;
-  small.isInvariant = true;
-  small.columns = 512;
-  small.depth = 1024;
-  for (int64_t rows : {1, 16, 17, 64, 100}) {
-    EXPECT_TRUE(isRight(small, rows, kWarpgroupGpu));
+  EXPECT_EQ(Bucketed(c, true).text().find("gemm_sliced"), std::string::npos);
+}
+
+TEST(CudaRowBucketsTest, InvariantRowsHaveEqualBits) {
+  for (const char *type : {"f16", "bf16"}) {
+    // A depth of slices that are not all full, and columns that end within a tile.
+    Case c{.most = 200, .columns = 200, .depth = 840, .type = type, .isInvariant = true};
+    std::vector<std::byte> most = rowsOf(c, 70, {"gemm_buckets_generated"}, kWarpgroupGpu);
+    for (int64_t rows : {1, 9, 17, 40}) {
+      std::vector<std::byte> few = rowsOf(c, rows, {"gemm_buckets_generated"}, kWarpgroupGpu);
+      ASSERT_LE(few.size(), most.size());
+      EXPECT_TRUE(std::equal(few.begin(), few.end(), most.begin())) << rows << " rows";
+    }
+    EXPECT_NE(most, rowsOf(c, 70, {"gemm_tensorcore"}, kWarpgroupGpu)) << "another order is seen";
   }
 }
 
@@ -280,10 +291,13 @@ TEST(CudaRowBucketsTest, Assembles) {
   c.columns = 3072;
   c.depth = 768;
   for (const char *name : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
-    const target::Target &gpu = target::targetOf(name);
-    llvm::Expected<std::string> ptx = emitTestPtx(textOf(c), emitOwn, gpu);
-    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    EXPECT_TRUE(assembles(*ptx, gpu)) << name;
+    for (bool isInvariant : {false, true}) {
+      c.isInvariant = isInvariant;
+      const target::Target &gpu = target::targetOf(name);
+      llvm::Expected<std::string> ptx = emitTestPtx(textOf(c), emitOwn, gpu);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      EXPECT_TRUE(assembles(*ptx, gpu)) << name;
+    }
   }
 }
 

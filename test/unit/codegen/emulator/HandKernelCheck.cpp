@@ -184,6 +184,10 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
   if (!problem.empty()) {
     return testing::AssertionFailure() << problem;
   }
+  if (options.result) {
+    const std::byte *first = static_cast<const std::byte *>(places[inputs.size()]);
+    options.result->assign(first, first + expected->front().byteCount());
+  }
   return compareResults(*expected, llvm::ArrayRef(places).drop_front(inputs.size()));
 }
 

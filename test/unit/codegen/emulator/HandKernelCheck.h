@@ -39,6 +39,8 @@ struct RunOptions {
   std::function<void(llvm::MutableArrayRef<reference::Tensor>)> edit, poison;
   /// Results (number) that the kernels write over an input (number), as a plan lets them.
   std::vector<std::pair<unsigned, unsigned>> overwritten;
+  /// Gets the bytes of the first result, if it is set.
+  std::vector<std::byte> *result = nullptr;
   target::Target gpu = target::targetOf("sm_90");
 };
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
