@@ -25,9 +25,10 @@ constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 9, kLengths = 4
 /// Numbers of a row that a draw depends on, of each type.
 constexpr int64_t kDrawParameters = 3;
 
-/// Of a process that serves a model: measured. A tokenizer is tables and what reading its record
-/// leaves, for each byte of the record.
-constexpr uint64_t kWorkerBytes = uint64_t(21) << 19, kTokenizerShare = 21;
+/// Of a process that serves a model: measured. An instruction is in the plan and in the shapes of
+/// steps that a session remembers; a tokenizer is tables, for each byte of its record.
+constexpr uint64_t kWorkerBytes = uint64_t(15) << 19, kInstructionBytes = 8 << 10,
+                   kTokenizerShare = 12;
 /// Tokens of a step of a service, at most.
 constexpr int64_t kStepTokens = 512;
 
@@ -124,6 +125,11 @@ Status checkInputs(const runtime::MemoryForecast &forecast, const Positions &pos
                                  "compile the model's file again");
 }
 
+/// What a worker holds of an engine on a CPU beside weights and sessions.
+uint64_t engineBytes(const runtime::MemoryForecast &forecast, uint64_t tokenizerBytes) {
+  return kInstructionBytes * forecast.instructions() + kTokenizerShare * tokenizerBytes;
+}
+
 /// How many users of so many bytes fit beside others.
 int64_t usersIn(uint64_t available, uint64_t others, uint64_t ofUser) {
   uint64_t room = available - std::min(available, others);
@@ -175,11 +181,12 @@ Result<Growth> countAll(const runtime::MemoryForecast &forecast, const Positions
                         const DraftForecast *draft, int64_t mostPages, ServiceFit &fit) {
   TENON_ASSIGN(Growth growth, count(forecast, positions, mostPages, fit));
   if (draft) {
-    ServiceFit own = {.weights = draft->fileBytes,
-                      .worker = kTokenizerShare * draft->tokenizerBytes,
-                      .available = fit.available,
-                      .users = fit.users,
-                      .tokens = fit.tokens};
+    ServiceFit own = {
+        .weights = draft->fileBytes,
+        .worker = draft->fileBytes == 0 ? 0 : engineBytes(draft->forecast, draft->tokenizerBytes),
+        .available = fit.available,
+        .users = fit.users,
+        .tokens = fit.tokens};
     TENON_ASSIGN(Growth more,
                  count(draft->forecast, draft->positions, std::max<int64_t>(fit.pages, 1), own));
     fit.draft = own.needed();
@@ -239,7 +246,8 @@ Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const P
   ServiceFit fit;
   fit.available = request.available;
   fit.weights = request.fileBytes;
-  fit.worker = request.fileBytes == 0 ? 0 : kWorkerBytes + kTokenizerShare * request.tokenizerBytes;
+  fit.worker =
+      request.fileBytes == 0 ? 0 : kWorkerBytes + engineBytes(forecast, request.tokenizerBytes);
   fit.users = request.users;
   fit.tokens = request.tokens == 0 ? positions.compiled : request.tokens;
   fit.page = positions.page;

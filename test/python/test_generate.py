@@ -90,11 +90,11 @@ class Generate(ToolTest):
         (answer,) = self.model.generate("Hello", max_tokens=300, response_format={"type": "json_schema", "json_schema": {"schema": schema}}).answers()
         self.assertEqual(json.loads(self.tool("generate", self.file, "Hello", "--json", "--max-tokens", "300", "--schema", self.folder / "list.json"))["answers"][0]["tokens"], answer.tokens)
         self.assertEqual((2, "stop"), (len(json.loads(answer.text)), answer.finish))
-        self.assertIsInstance(json.loads(self.model.generate("Hello", temperature=1, seed=2, response_format={"type": "json_object"}).answers()[0].text + ""), dict)
+        self.assertIsInstance(json.loads(self.model.generate("Hello", temperature=1, seed=2, response_format={"type": "json_object"}).answers()[0].text), dict)
         for given in ({"type": "xml"}, {"type": "json_schema"}, {}):
             with self.assertRaisesRegex(tenon.UsageError, "TN0105.*response_format"):
                 self.model.generate("Hello", response_format=given)
-        with self.assertRaisesRegex(tenon.TenonError, "'#/uniqueItems'"):
+        with self.assertRaisesRegex(tenon.Error, "'#/uniqueItems'"):
             self.model.generate("Hello", response_format={"type": "json_schema", "json_schema": {"schema": {"uniqueItems": True}}})
 
     def test_sources(self):
