@@ -97,8 +97,16 @@ class WithoutGpu(ToolTest):
                 models.write(logits.MODELS[name], path)
                 self.tool("compile", path, "-o", engine, "--target", "cuda:sm_90", "--invariant", "--precision", ("keep", "bf16")[i % 2])
                 kernels = self.tool("explain", "kernels", engine)
-                self.assertRegex(kernels, r"--invariant: [\d.]+ [mu]s where kernels were chosen, [\d.]+ [mu]s without it \(")
+                self.assertRegex(kernels, r"--invariant: [\d.]+ [mu]s for these sizes, [\d.]+ [mu]s without it \(")
                 self.assertIn("token_draws", kernels)
+                regions = json.loads(self.tool("explain", "kernels", engine, "--all", "--json"))["regions"]
+                attention = [region for region in regions if region["kernel"].startswith("attention_paged")]
+                order = ("tiles of keys from position 0 on", "parts of 64 keys from position 0 on, added in their order")[i % 2]
+                for region in attention:
+                    chosen = next(each for each in region["candidates"] if each["verdict"] == "chosen")
+                    # It is the kernel that the region would have without the flag.
+                    self.assertEqual((order, region["freely"]["us"]), (chosen["order"], chosen["us"]))
+                self.assertTrue(attention)
 
     @staticmethod
     def drawn(target, precision):

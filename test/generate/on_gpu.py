@@ -13,6 +13,8 @@ import numpy as np
 from pages import LENGTHS, PagesTest, alone, mixed
 from tool import ToolTest
 
+# Around the ends of parts of keys, and many tokens in one step.
+LONG_LENGTHS = (500, 129, 64)
 STEPS = sys.argv.pop() if os.access(sys.argv[-1], os.X_OK) and len(sys.argv) > 1 else None
 # How far bf16 may be from float64, beside a reference that rounds to bf16: their roundings differ, and sharp softmaxes widen that.
 OF_ROUNDING = 3
@@ -93,13 +95,13 @@ class OnPages(OnGpu, PagesTest):
                         else:
                             self.assertLess(np.abs(error).max(), logits.TOLERANCE * np.abs(expected[sequence]).max())
 
-    def check_invariant(self, name):
+    def check_invariant(self, name, lengths=LENGTHS, precisions=("bf16", "keep")):
         """With --invariant a token has the bits that it has alone, by kernels of few rows and of many."""
         if not STEPS:
             self.skipTest("no program that runs steps is given")
         random = np.random.default_rng(1)
-        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
-        for precision in ("bf16", "keep"):
+        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(lengths)}
+        for precision in precisions:
             engine, table, _ = self.build(name, "--precision", precision, "--invariant")
             found = self.run_steps(engine, table, alone(tokens))
             for seed in (1, 2):
@@ -108,6 +110,11 @@ class OnPages(OnGpu, PagesTest):
                     with self.subTest(precision=precision, seed=seed, sequence=sequence):
                         same = (found[sequence].view(np.uint32) == together[sequence].view(np.uint32)).all(-1)
                         self.assertTrue(same.all(), np.flatnonzero(~same))
+
+    def test_invariant_long(self):
+        """Of several parts of keys. Heads of 64 have wgmma for many tokens in one step."""
+        for name in ("llama", "gemma2"):
+            self.check_invariant(name, LONG_LENGTHS, ("bf16", "fp16"))
 
 
 for each in logits.MODELS:

@@ -10,14 +10,16 @@
 namespace tenon::ops {
 namespace {
 
-Result<Tensors> runPages(const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
-                         const Tensors &results, const std::vector<int64_t> &symbols) {
-  llvm::Expected<Tensors> outputs =
-      codegen::cuda::runEmulated(source.text, operands, results, symbols);
-  if (!outputs) {
-    return Status::error(ErrorId::InternalError, llvm::toString(outputs.takeError()));
-  }
-  return std::move(*outputs);
+RegionRunner runOn(const target::Target &gpu) {
+  return [&gpu](const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
+                const Tensors &results, const std::vector<int64_t> &symbols) -> Result<Tensors> {
+    llvm::Expected<Tensors> outputs = codegen::cuda::runEmulated(
+        source.text, operands, results, symbols, /*reversed=*/false, /*status=*/nullptr, gpu);
+    if (!outputs) {
+      return Status::error(ErrorId::InternalError, llvm::toString(outputs.takeError()));
+    }
+    return std::move(*outputs);
+  };
 }
 
 std::string nameOf(const testing::TestParamInfo<Heads> &info) {
@@ -33,7 +35,9 @@ const StepOf kFewer[] = {{{2, 110, 20}, {0, 20, 17}, {3, 0, 1}}, {{0, 36, 1}}};
 
 /// And a token's bits are those that it has in another step.
 TEST_P(GpuPagedTest, AgreesWithTheReference) {
-  PagedModule module(GetParam(), target::targetOf("sm_90"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(GetParam(), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run(kMany, runPages);
   ASSERT_EQ(size_t(69), expected.size()) << module.problem;
@@ -61,19 +65,21 @@ Heads invariant(Heads heads) {
   return heads;
 }
 
-/// Chunks of many tokens, around the ends of parts of keys.
-const StepOf kChunks = {{1, 994, 8}, {3, 494, 8}, {0, 60, 70}};
+/// Chunks of many tokens, around the ends of parts of keys. 16 tokens behind 16 parts have so many
+/// numbers that another order would show in some, rounded to 16 bits as they are.
+const StepOf kChunks = {{1, 986, 16}, {3, 494, 8}, {0, 60, 70}};
 /// Few, so few that blocks share keys, and alone.
-const StepOf kShares[] = {{{1, 998, 4}, {3, 498, 4}, {0, 124, 6}, {4, 0, 26}},
-                          {{0, 62, 4}, {3, 499, 1}},
+const StepOf kShares[] = {{{1, 986, 16}, {3, 494, 8}, {0, 60, 10}, {4, 0, 6}},
+                          {{1, 986, 16}},
                           {{1, 1000, 1}},
                           {{0, 128, 1}}};
 
 /// Whether the tokens that steps have in common with others have the same bits.
-void expectSameBits(PagedModule &module, const Rows &expected, ArrayRef<StepOf> steps) {
+void expectSameBits(PagedModule &module, const RegionRunner &runner, const Rows &expected,
+                    ArrayRef<StepOf> steps) {
   for (const StepOf &step : steps) {
     size_t compared = 0;
-    for (const auto &[key, bytes] : module.run(step, runPages)) {
+    for (const auto &[key, bytes] : module.run(step, runner)) {
       auto found = expected.find(key);
       if (found != expected.end()) {
         ++compared;
@@ -87,27 +93,30 @@ void expectSameBits(PagedModule &module, const Rows &expected, ArrayRef<StepOf> 
 
 /// A token's bits are those that it has alone, beside few others and in chunks.
 TEST_P(InvariantPagedTest, BitsDoNotDependOnTheStep) {
-  PagedModule module(invariant(GetParam()), target::targetOf("sm_90a"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(invariant(GetParam()), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run(kChunks, runPages);
-  ASSERT_EQ(size_t(86), expected.size()) << module.problem;
-  expectSameBits(module, expected, kShares);
+  ASSERT_EQ(size_t(94), expected.size()) << module.problem;
+  expectSameBits(module, runPages, expected, kShares);
 }
 
 /// Nor where two warpgroups share keys, which a GPU of so few processors has work for.
 TEST(InvariantPagedOrderTest, TwoWarpgroupsChangeNoBits) {
   target::Target gpu = target::targetOf("sm_90a");
   gpu.cores = 4;
+  RegionRunner runPages = runOn(gpu);
   PagedModule module(invariant({"f16", 1, 1, 64, 64}), gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
   Rows expected = module.run({{0, 0, 1024}}, runPages);
   ASSERT_EQ(size_t(1024), expected.size()) << module.problem;
-  expectSameBits(module, expected, {StepOf{{0, 440, 70}}, {{0, 1020, 4}}});
+  expectSameBits(module, runPages, expected, {StepOf{{0, 440, 70}}, {{0, 984, 40}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Heads, InvariantPagedTest,
-    testing::Values(Heads{"f16", 4, 2, 64, 64}, Heads{"f16", 2, 1, 64, 64, 100, 3},
+    testing::Values(Heads{"f16", 4, 2, 64, 64}, Heads{"f16", 1, 1, 64, 64, 100, 3},
                     Heads{"bf16", 1, 1, 128, 128}, Heads{"f16", 1, 1, 136, 136, 70, 5},
                     Heads{"f32", 2, 1, 80, 72, 17}, Heads{"bf16", 1, 1, 66, 40, 90, 3}),
     nameOf);
@@ -204,27 +213,29 @@ private:
 /// The kernels of many tokens and of few add up in the stated order; others would be found.
 TEST(InvariantPagedOrderTest, PartsOfKeysAreAddedInTheirOrder) {
   Heads heads = invariant({"f16", 2, 1, 64, 64});
-  PagedModule module(heads, target::targetOf("sm_90a"));
+  const target::Target &gpu = target::targetOf("sm_90a");
+  RegionRunner runPages = runOn(gpu);
+  PagedModule module(heads, gpu);
   ASSERT_TRUE(module.isMade) << module.diagnostics;
-  std::map<Added, size_t> others;
-  for (const StepOf &step : {StepOf{{1, 500, 66}}, {{1, 563, 3}}}) {
+  // Many tokens, few, and so few that blocks share keys.
+  for (const StepOf &step : {StepOf{{1, 500, 66}}, {{1, 526, 40}}, {{1, 550, 16}}}) {
     Rows rows = module.run(step, runPages);
     ASSERT_FALSE(rows.empty()) << module.problem;
+    std::map<Added, size_t> others;
     for (const auto &[key, bytes] : rows) {
       for (int64_t head = 0; head < heads.heads; ++head) {
         RowModel row(heads, key.first, key.second, head);
         std::vector<uint16_t> actual(heads.valueWidth);
         memcpy(actual.data(), bytes.data() + head * heads.valueWidth * 2, heads.valueWidth * 2);
-        EXPECT_EQ(row.result(Added::InOrder), actual)
-            << "sequence " << key.first << ", position " << key.second;
+        EXPECT_EQ(row.result(Added::InOrder), actual) << "position " << key.second;
         for (Added how : {Added::Backwards, Added::WithOneMaximum}) {
           others[how] += row.result(how) != actual;
         }
       }
     }
+    EXPECT_GT(others[Added::Backwards], size_t(0)) << rows.size();
+    EXPECT_GT(others[Added::WithOneMaximum], size_t(0)) << rows.size();
   }
-  EXPECT_GT(others[Added::Backwards], size_t(0));
-  EXPECT_GT(others[Added::WithOneMaximum], size_t(0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, GpuPagedTest,

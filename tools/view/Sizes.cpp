@@ -329,6 +329,9 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
     for (Json &candidate : regions[i].at("candidates")) {
       scale(candidate, change);
     }
+    if (regions[i].contains("freely")) {
+      scale(regions[i]["freely"], change);
+    }
     if (regions[i].contains("other")) {
       Json &other = regions[i]["other"];
       scale(other, changeOf(other.value("bytes_us", 0.0), other.value("work_us", 0.0)));

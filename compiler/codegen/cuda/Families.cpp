@@ -20,6 +20,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kCudnnConv,
       &kGemmPersistent,
       &kGemmSliced,
+      &kNormSliced,
       &kGemmTensorCore,
       &kGemmSimt,
       &kConvTensorCore,

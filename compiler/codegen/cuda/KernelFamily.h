@@ -19,7 +19,7 @@ double epilogueSeconds(RegionBuilder &region);
 
 // gemm/
 extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBit, kGemmSkinny,
-    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt;
+    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced;
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/

@@ -9,7 +9,7 @@
 namespace tenon::tool {
 namespace {
 
-/// What was predicted of the chosen kernel where it was chosen.
+/// What is predicted of the chosen kernel for the sizes that are shown.
 double chosenMicroseconds(const Json &region) {
   for (const Json &candidate : listAt(region, "candidates")) {
     if (textAt(candidate, "verdict") == "chosen") {
@@ -32,7 +32,7 @@ std::string priceText(const Json &regions) {
     }
   }
   return freely == 0 ? ""
-                     : fmt::format("--invariant: {} where kernels were chosen, {} without it "
+                     : fmt::format("--invariant: {} for these sizes, {} without it "
                                    "({:+.1f} %); {} of {} regions would have another kernel\n\n",
                                    timeText(own), timeText(freely), 100 * (own / freely - 1),
                                    others, regions.size());

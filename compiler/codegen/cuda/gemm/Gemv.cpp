@@ -188,14 +188,17 @@ LogicalResult emitChosenGemv(RegionBuilder &region, const GemvProblem &problem,
   return success(emitGemv(region, problem, configOf<GemvLayout>(choice)));
 }
 
-/// Warps are the slices, where lanes lie in lines of two panels and no norm is within.
+/// Warps are the slices, where lanes lie in lines of two panels. A norm is shared out by how many
+/// rows there are.
 std::string gemvOrder(RegionBuilder &, const GemvProblem &problem,
                       const dispatch::KernelChoice &choice) {
   GemvLayout layout = configOf<GemvLayout>(choice);
-  bool isSliced = problem.isInvariant && !problem.isPacked && !problem.norm &&
-                  layout.warps == kSlices &&
+  bool isSliced = problem.isInvariant && !problem.isPacked && layout.warps == kSlices &&
                   layout.panels * layout.chunks * kGemvPanel == sliceDepth(problem.depth);
-  return isSliced ? slicedOrder(problem.depth) : "";
+  if (!isSliced || (problem.norm && problem.rows != 1)) {
+    return "";
+  }
+  return behind(slicedOrder(problem.depth), problem.norm ? slicedNormOrder() : "");
 }
 
 } // namespace

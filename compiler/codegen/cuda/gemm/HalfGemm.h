@@ -88,16 +88,22 @@ inline bool isStreamed(tn::MatmulOp matmul) {
          product->depth >= 256;
 }
 
-/// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.
-inline bool isStreamedNorm(tn::RmsNormOp norm) {
+/// Whether a norm is of rows of one length, in one type.
+inline bool isOfRows(tn::RmsNormOp norm) {
   tn::Dims dims = tn::getDims(norm.getX().getType());
   mlir::Type element = mlir::getElementTypeOrSelf(norm.getX());
-  RowRange rows = rowRangeOf(norm->getParentOfType<mlir::func::FuncOp>(), norm.getX().getType());
-  std::optional<int64_t> depth = tn::constantDim(dims.back());
   return mlir::getElementTypeOrSelf(norm.getY()) == element &&
          (!norm.getScale() || mlir::getElementTypeOrSelf(norm.getScale()) == element) &&
-         static_cast<size_t>(norm.getAxis()) + 1 == dims.size() && depth &&
-         rows.most <= kMaxNormedElements / std::max<int64_t>(*depth, 1);
+         static_cast<size_t>(norm.getAxis()) + 1 == dims.size() && tn::constantDim(dims.back());
+}
+
+/// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.
+inline bool isStreamedNorm(tn::RmsNormOp norm) {
+  RowRange rows = rowRangeOf(norm->getParentOfType<mlir::func::FuncOp>(), norm.getX().getType());
+  return isOfRows(norm) &&
+         rows.most <=
+             kMaxNormedElements /
+                 std::max<int64_t>(*tn::constantDim(tn::getDims(norm.getX().getType()).back()), 1);
 }
 
 } // namespace tenon::codegen::cuda

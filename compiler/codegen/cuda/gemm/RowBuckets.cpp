@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
+#include "compiler/codegen/cuda/gemm/SlicedGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Invariance.h"
@@ -160,16 +161,38 @@ bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool call
 }
 
 /// Rows up to which kernels of an invariant model differ.
-constexpr int64_t kInvariantRows[] = {8, 16, 32, 64, 128, 512, std::numeric_limits<int64_t>::max()};
+constexpr int64_t kInvariantRows[] = {1,  8,   16,  32,
+                                      64, 128, 512, std::numeric_limits<int64_t>::max()};
 
 /// Whether a kernel streams weights for few rows.
 bool isForFewRows(const KernelFamily &family) { return family.fewRows.front() > 0; }
 
-/// The kernel of each order of sums: one for few rows where such a one takes it, as without
-/// --invariant, else the fastest.
-std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const target::Target &gpu) {
+/// Kernels for a range of rows, all parts of the region together.
+struct RangeKernels {
+  SmallVector<dispatch::KernelChoice> kernels;
+  FewBits weights = FewBits::Decoded;
+  double microseconds = std::numeric_limits<double>::infinity();
+  bool areForFew = false; ///< whether the product's streams weights
+
+  /// For few rows where such a one takes it, as without --invariant, else the fastest.
+  bool isBetterThan(const RangeKernels &other) const {
+    return areForFew == other.areForFew ? microseconds < other.microseconds : areForFew;
+  }
+};
+/// By the order of their sums.
+using KernelsByOrder = std::map<std::string, RangeKernels>;
+
+void addBetter(KernelsByOrder &found, const std::string &order, const RangeKernels &kernels) {
+  RangeKernels &best = found[order];
+  if (best.kernels.empty() || kernels.isBetterThan(best)) {
+    best = kernels;
+  }
+}
+
+/// One kernel for all of a function.
+KernelsByOrder wholeByOrder(func::FuncOp function, const target::Target &gpu) {
   RegionBuilder region(function, "", gpu);
-  std::map<std::string, Fastest> found;
+  KernelsByOrder found;
   for (const KernelFamily *family : kernelFamilies().families()) {
     if (family->isCall || family == &kGemmBuckets || family == &kGemmBucketsGenerated) {
       continue;
@@ -180,16 +203,53 @@ std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const targe
                : std::vector<dispatch::KernelChoice>()) {
       llvm::Expected<double> microseconds =
           FamilyTable<RegionBuilder>::microsecondsOf(*family, region, match, choice);
+      std::string order = FamilyTable<RegionBuilder>::orderOf(*family, region, match, choice);
       if (!microseconds) {
         llvm::consumeError(microseconds.takeError());
+      } else if (!order.empty()) {
+        addBetter(found, order, {{choice}, FewBits::Decoded, *microseconds, isForFewRows(*family)});
+      }
+    }
+  }
+  return found;
+}
+
+/// Kernels for its parts, of which the ones beside the product add up nothing, or as gemv's norm
+/// does: the texts of other orders say which sums a row has, and not in what order two families of
+/// kernels take them.
+KernelsByOrder partsByOrder(func::FuncOp function, FewBits weights, const target::Target &gpu) {
+  SmallVector<SubRegion> parts = partsOf(function, weights);
+  KernelsByOrder found;
+  if (!parts.empty()) {
+    found[""] = {{}, weights, 0, false};
+  }
+  for (SubRegion &part : parts) {
+    bool isProduct = !part.function().getOps<tn::MatmulOp>().empty();
+    KernelsByOrder next;
+    for (const auto &[order, kernels] : wholeByOrder(part.function(), gpu)) {
+      RegionBuilder builder(part.function(), "", gpu);
+      bool addsNothing = order == noSums(builder, std::any(), kernels.kernels.front());
+      if (!isProduct && !addsNothing && order != slicedNormOrder()) {
         continue;
       }
-      Fastest &best = found[FamilyTable<RegionBuilder>::orderOf(*family, region, match, choice)];
-      const KernelFamily *before = kernelFamilies().find(best.kernel.family);
-      bool isFew = isForFewRows(*family), wasFew = before && isForFewRows(*before);
-      if (isFew == wasFew ? *microseconds < best.microseconds : isFew) {
-        best = {choice, *microseconds};
+      for (const auto &[before, all] : found) {
+        RangeKernels longer = all;
+        longer.kernels.push_back(kernels.kernels.front());
+        longer.microseconds += kernels.microseconds;
+        longer.areForFew |= kernels.areForFew;
+        addBetter(next, addsNothing ? before : behind(order, before), longer);
       }
+    }
+    found = std::move(next);
+  }
+  return found;
+}
+
+KernelsByOrder kernelsByOrder(func::FuncOp function, const target::Target &gpu) {
+  KernelsByOrder found = wholeByOrder(function, gpu);
+  for (FewBits weights : {FewBits::Stored, FewBits::Decoded}) {
+    for (const auto &[order, kernels] : partsByOrder(function, weights, gpu)) {
+      addBetter(found, order, kernels);
     }
   }
   return found;
@@ -198,26 +258,25 @@ std::map<std::string, Fastest> fastestByOrder(func::FuncOp function, const targe
 /// The order that has a kernel for few rows, which a decoder's steps are; else the one in which
 /// ranges take the least, each by the share of its own fastest order. Empty if no order has kernels
 /// for all of them.
-std::string fastestOrder(const SmallVector<std::map<std::string, Fastest>> &kernels) {
+std::string fastestOrder(ArrayRef<KernelsByOrder> ranges) {
   std::map<std::string, double> shares;
-  for (const std::map<std::string, Fastest> &ofRange : kernels) {
+  for (const KernelsByOrder &ofRange : ranges) {
     double least = std::numeric_limits<double>::infinity();
-    for (const auto &[order, kernel] : ofRange) {
-      least = order.empty() ? least : std::min(least, kernel.microseconds);
+    for (const auto &[order, kernels] : ofRange) {
+      least = std::min(least, kernels.microseconds);
     }
-    for (const auto &[order, kernel] : ofRange) {
-      shares[order] += kernel.microseconds / least;
+    for (const auto &[order, kernels] : ofRange) {
+      shares[order] += kernels.microseconds / least;
     }
   }
   std::string fastest;
   bool isFew = false;
   for (const auto &[order, share] : shares) {
-    auto has = [&](const std::map<std::string, Fastest> &ofRange) { return ofRange.count(order); };
-    if (order.empty() || !llvm::all_of(kernels, has)) {
+    auto has = [&](const KernelsByOrder &ofRange) { return ofRange.count(order) > 0; };
+    if (!llvm::all_of(ranges, has)) {
       continue;
     }
-    const Fastest &first = kernels.front().at(order);
-    bool isOwnFew = isForFewRows(*kernelFamilies().find(first.kernel.family));
+    bool isOwnFew = ranges.front().at(order).areForFew;
     if (fastest.empty() || (isOwnFew == isFew ? share < shares[fastest] : isOwnFew)) {
       fastest = order;
       isFew = isOwnFew;
@@ -230,7 +289,7 @@ std::string fastestOrder(const SmallVector<std::map<std::string, Fastest>> &kern
 /// all ranges.
 bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
   SmallVector<RowRange> ranges;
-  SmallVector<std::map<std::string, Fastest>> kernels;
+  SmallVector<KernelsByOrder> found;
   int64_t next = std::max<int64_t>(all.all.least, 1);
   for (int64_t limit : kInvariantRows) {
     RowRange rows{next, std::min(limit, all.all.most)};
@@ -240,25 +299,56 @@ bool addInvariantRows(RegionBuilder &region, RowBuckets &all) {
       continue;
     }
     ranges.push_back(rows);
-    kernels.push_back(fastestByOrder(part.function(), region.gpu));
+    found.push_back(kernelsByOrder(part.function(), region.gpu));
     next = rows.most + 1;
   }
-  all.order = fastestOrder(kernels);
+  all.order = fastestOrder(found);
   if (all.order.empty()) {
     return false;
   }
-  for (auto [rows, ofRange] : llvm::zip_equal(ranges, kernels)) {
-    const dispatch::KernelChoice &kernel = ofRange[all.order].kernel;
+  for (auto [rows, ofRange] : llvm::zip_equal(ranges, found)) {
+    const RangeKernels &own = ofRange.at(all.order);
     // A kernel for few rows is other code for more of them.
-    bool isAnyRows = !isForFewRows(*kernelFamilies().find(kernel.family));
-    if (isAnyRows && !all.buckets.empty() && all.buckets.back().kernels.front() == kernel) {
-      all.buckets.back().rows.most = rows.most;
+    RowBucket *before = all.buckets.empty() ? nullptr : &all.buckets.back();
+    if (before && !own.areForFew && before->kernels == own.kernels &&
+        before->weights == own.weights) {
+      before->rows.most = rows.most;
     } else {
-      all.buckets.push_back({rows, {kernel}});
+      all.buckets.push_back({rows, own.kernels, own.weights});
     }
   }
   all.limits.few = all.buckets.front().rows.most;
   return true;
+}
+
+/// The configuration that a family offers for a function, in place of one that it has not for it.
+void settle(func::FuncOp function, dispatch::KernelChoice &kernel, const target::Target &gpu) {
+  RegionBuilder region(function, "", gpu);
+  const KernelFamily &family = *kernelFamilies().find(kernel.family);
+  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, region);
+  if (match && kernel != *match.choice &&
+      !llvm::is_contained(FamilyTable<RegionBuilder>::configsOf(family, region, match), kernel)) {
+    kernel = *match.choice;
+  }
+}
+
+/// Kernels were chosen for a count or a range within that of their bucket; a layout of rows may be
+/// another one for all of it.
+void settleBuckets(RegionBuilder &region, RowBuckets &all) {
+  for (RowBucket &bucket : all.buckets) {
+    SubRegion own = narrowed(region.source, bucket.rows, all.layout);
+    if (!own) {
+      continue;
+    }
+    if (bucket.kernels.size() == 1) {
+      settle(own.function(), bucket.kernels.front(), region.gpu);
+      continue;
+    }
+    SmallVector<SubRegion> parts = partsOf(own.function(), bucket.weights);
+    for (auto [part, kernel] : llvm::zip_equal(parts, bucket.kernels)) {
+      settle(part.function(), kernel, region.gpu);
+    }
+  }
 }
 
 /// A product of 16-bit floats whose row count varies.
@@ -291,6 +381,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
     if (!addInvariantRows(region, all)) {
       return MatchFailure{"no order of sums has kernels for all row counts"};
     }
+    settleBuckets(region, all);
     return all.buckets.size() > 1
                ? std::move(found)
                : MatchResult<RowBuckets>(MatchFailure{"one kernel takes all row counts"});
@@ -314,6 +405,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   if (first.least <= all.all.least && first.most >= all.all.most) {
     return MatchFailure{"one kernel takes all row counts"};
   }
+  settleBuckets(region, all);
   return found;
 }
 

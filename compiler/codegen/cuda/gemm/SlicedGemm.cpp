@@ -25,6 +25,14 @@ std::string slicedOrder(int64_t depth) {
       .str();
 }
 
+std::string slicedNormOrder() {
+  return "squares of a row by " + std::to_string(kSlices) + " warps";
+}
+
+std::string behind(const std::string &order, const std::string &before) {
+  return before.empty() ? order : order + "; behind " + before;
+}
+
 namespace {
 
 /// Tiles whose sums, of two panels and of the slices before, fit a warp's registers.

@@ -12,5 +12,9 @@ inline constexpr int64_t kSlices = 8;
 int64_t sliceDepth(int64_t depth);
 /// As KernelFamily::order says it.
 std::string slicedOrder(int64_t depth);
+/// That of a norm whose row as many warps share (RowNorm.h).
+std::string slicedNormOrder();
+/// Of what adds up behind something else that does.
+std::string behind(const std::string &order, const std::string &before);
 
 } // namespace tenon::codegen::cuda

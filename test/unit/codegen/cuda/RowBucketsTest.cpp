@@ -18,6 +18,7 @@ struct Case {
   bool isPacked = false; ///< the weight in one panel, else as [columns, depth]
   bool isGated = false;  ///< silu of one half of the columns times the other
   bool isInvariant = false;
+  bool isNormed = false; ///< the product of rows divided by their root mean square
 };
 
 std::string varying(const Case &c, int64_t last) {
@@ -48,8 +49,13 @@ std::string textOf(const Case &c) {
   if (c.isPacked) {
     body = "%b = tn.unpack %w outer_dims_perm = [1, 0] : (" + lying + ") -> " + logical + "\n";
   }
-  body += "%y = tn.matmul %a, " + std::string(c.isPacked ? "%b" : "%w {transposeB}") + " : (" + a +
-          ", " + (c.isPacked ? logical : lying) + ") -> " + y + "\n";
+  if (c.isNormed) {
+    body += "%n = tn.rms_norm %a {axis = " + std::to_string(c.inner == 1 ? 1 : 2) +
+            " : i64, epsilon = 1.000000e-05 : f64} : (" + a + ") -> " + a + "\n";
+  }
+  body += "%y = tn.matmul " + std::string(c.isNormed ? "%n" : "%a") + ", " +
+          std::string(c.isPacked ? "%b" : "%w {transposeB}") + " : (" + a + ", " +
+          (c.isPacked ? logical : lying) + ") -> " + y + "\n";
   std::string result = c.isGated ? varying(c, c.columns / 2) : y;
   if (c.isGated) {
     body += gatedBody(c);
@@ -191,7 +197,7 @@ TEST(CudaRowBucketsTest, InvariantRowsHaveOneOrder) {
     c.columns = columns;
     Bucketed bucketed(c, /*calls=*/true, target::targetOf(name));
     EXPECT_EQ(bucketed.buckets.buckets.back().rows.most, 4096) << bucketed.why;
-    EXPECT_EQ(bucketed.text().find("8 gemv, 16 gemv, "), size_t(0)) << bucketed.text();
+    EXPECT_EQ(bucketed.text().find("1 gemv, 8 gemv, 16 gemv, "), size_t(0)) << bucketed.text();
     EXPECT_EQ(bucketed.buckets.buckets.back().kernels.front().family, "gemm_sliced");
     EXPECT_NE(bucketed.buckets.order, "");
   }
@@ -200,16 +206,20 @@ TEST(CudaRowBucketsTest, InvariantRowsHaveOneOrder) {
 }
 
 TEST(CudaRowBucketsTest, InvariantRowsHaveEqualBits) {
-  for (const char *type : {"f16", "bf16"}) {
+  for (bool isWhole : {false, true}) {
     // A depth of slices that are not all full, and columns that end within a tile.
-    Case c{.most = 200, .columns = 200, .depth = 840, .type = type, .isInvariant = true};
+    Case c{.most = 200, .columns = 200, .depth = 840, .isInvariant = true};
+    c.type = isWhole ? "bf16" : "f16";
+    c.isNormed = c.isGated = isWhole;
     std::vector<std::byte> most = rowsOf(c, 70, {"gemm_buckets_generated"}, kWarpgroupGpu);
     for (int64_t rows : {1, 9, 17, 40}) {
       std::vector<std::byte> few = rowsOf(c, rows, {"gemm_buckets_generated"}, kWarpgroupGpu);
       ASSERT_LE(few.size(), most.size());
       EXPECT_TRUE(std::equal(few.begin(), few.end(), most.begin())) << rows << " rows";
     }
-    EXPECT_NE(most, rowsOf(c, 70, {"gemm_tensorcore"}, kWarpgroupGpu)) << "another order is seen";
+    if (!isWhole) {
+      EXPECT_NE(most, rowsOf(c, 70, {"gemm_tensorcore"}, kWarpgroupGpu)) << "another order is seen";
+    }
   }
 }
 
@@ -283,6 +293,22 @@ TEST(CudaRowBucketsTest, RefusesWhatDoesNotVary) {
   c = Case();
   c.depth = 260;
   EXPECT_FALSE(Bucketed(c, false, target::targetOf("sm_80")).why.empty());
+}
+
+/// Norms in front of products of several widths, whose layouts depend on how many rows there are.
+TEST(CudaRowBucketsTest, PartsHaveTheirConfigurations) {
+  for (bool isInvariant : {false, true}) {
+    for (int64_t depth : {256, 512, 1024, 4096}) {
+      for (int64_t most : {40, 200, 2048}) {
+        Case c{.least = 1, .most = most, .columns = 768, .depth = depth, .type = "bf16"};
+        c.epilogue = "";
+        c.isNormed = true;
+        c.isInvariant = isInvariant;
+        llvm::Expected<std::string> ptx = emitTestPtx(textOf(c), emitOwn, kWarpgroupGpu);
+        EXPECT_TRUE(bool(ptx)) << depth << " x " << most << ": " << llvm::toString(ptx.takeError());
+      }
+    }
+  }
 }
 
 TEST(CudaRowBucketsTest, Assembles) {

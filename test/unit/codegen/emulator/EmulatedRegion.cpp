@@ -79,7 +79,7 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
 llvm::Expected<std::vector<reference::Tensor>>
 runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
             llvm::ArrayRef<reference::Tensor> results, const std::vector<int64_t> &symbols,
-            bool reversed, int32_t *status) {
+            bool reversed, int32_t *status, const target::Target &gpu) {
   DialectRegistry registry;
   registerRegionDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -93,7 +93,6 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   if (!source) {
     return llvm::createStringError("does not parse: " + problem);
   }
-  const target::Target &gpu = target::targetOf("sm_90");
   RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
   const std::string calls[] = {kCublasLt.name.str(), kCudnnConv.name.str(),
                                kCudnnAttention.name.str()};

@@ -23,10 +23,11 @@ llvm::Error runSteps(mlir::ModuleOp kernels, const RegionCode &code, std::vector
 
 /// `text` is RegionSource::text, `results` have the types and dims of its outputs. Memory that was
 /// not written is NaN; access beyond a buffer ends the process. `reversed` runs threads from the
-/// last.
+/// last. The kernel is the one that `gpu` gets, but no library's.
 llvm::Expected<std::vector<reference::Tensor>>
 runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
             llvm::ArrayRef<reference::Tensor> results, const std::vector<int64_t> &symbols,
-            bool reversed = false, int32_t *status = nullptr);
+            bool reversed = false, int32_t *status = nullptr,
+            const target::Target &gpu = target::targetOf("sm_90"));
 
 } // namespace tenon::codegen::cuda
