@@ -379,10 +379,10 @@ class Tools(TextsTest):
             self.refused(openai.BadRequestError, field, self.ask, **{field: value})
         self.refused(openai.BadRequestError, "tool_choice", self.ask, tool_choice={"type": "function", "function": {"name": "other"}})
         self.refused(openai.BadRequestError, "tool_choice", self.ask, tools=[], tool_choice="required")
-        strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}
+        strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"a": {"unevaluatedItems": False}}}}}
         with self.assertRaises(openai.BadRequestError) as caught:
             self.ask(tools=[strict])
-        self.assertIn("'tools/f/parameters/properties/a/not'", caught.exception.message)
+        self.assertIn("'tools/f/parameters/properties/a/unevaluatedItems'", caught.exception.message)
 
 
 class Pages(Interface):
