@@ -1,5 +1,5 @@
-// Implements the rule as a moving average of each time. A single slow step, such as one that
-// another process held up, changes little.
+// Implements the rule as a moving average of each time, which follows longer times sooner: a
+// prompt's tokens take longer and longer.
 #include "generate/service/PromptPace.h"
 
 #include <algorithm>
@@ -15,9 +15,10 @@ constexpr int64_t kLeastTokens = 4;
 /// Steps with prompts before the time of one without is measured again.
 constexpr int64_t kMixed = 64;
 
-void follow(double &average, double value) {
-  constexpr double kWeight = 0.25;
-  average = average < 0 ? value : average + kWeight * (value - average);
+constexpr double kWeight = 0.25, kWeightOfLonger = 0.5;
+
+void follow(double &average, double value, double weight) {
+  average = average < 0 ? value : average + weight * (value - average);
 }
 
 } // namespace
@@ -35,12 +36,13 @@ int64_t PromptPace::tokens(int64_t most) const {
 
 void PromptPace::ran(double seconds, int64_t promptTokens, bool continues) {
   if (promptTokens == 0) {
-    follow(plain, seconds);
+    follow(plain, seconds, kWeight);
     mixed = 0;
     return;
   }
   double beside = continues ? std::max(seconds - plain, 0.0) : seconds;
-  follow(perToken, beside / static_cast<double>(promptTokens));
+  double each = beside / static_cast<double>(promptTokens);
+  follow(perToken, each, each > perToken ? kWeightOfLonger : kWeight);
   mixed += continues ? 1 : 0;
 }
 

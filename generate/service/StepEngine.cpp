@@ -11,6 +11,23 @@ Result<std::unique_ptr<StepEngine>> PagedEngine::create(const LanguageModel &mod
   return std::unique_ptr<StepEngine>(new PagedEngine(std::move(session)));
 }
 
+bool PagedEngine::rehearse(int64_t tokens, int64_t sequences) {
+  if (!unrehearsed) {
+    unrehearsed = session.sizes(tokens, sequences);
+    std::ranges::reverse(*unrehearsed);
+  }
+  if (unrehearsed->empty()) {
+    return false;
+  }
+  StepSize size = unrehearsed->back();
+  unrehearsed->pop_back();
+  // A step of the same size that somebody waits for says what is wrong.
+  if (!session.rehearse(size).isOk()) {
+    unrehearsed->clear();
+  }
+  return !unrehearsed->empty();
+}
+
 Result<std::unique_ptr<StepEngine>> SequenceEngine::create(const LanguageModel &model,
                                                            int64_t sequences, unsigned threads) {
   std::unique_ptr<SequenceEngine> engine(new SequenceEngine());

@@ -5,6 +5,7 @@
 #include "generate/session/StepSession.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,6 +20,10 @@ public:
   virtual bool draws() const { return false; }
   /// As StepSession::run.
   virtual Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) = 0;
+  /// Runs a step that writes nothing, of a size that steps of up to so many tokens and sequences
+  /// may have, where the first of a size takes longer. False where no size is left; the limits are
+  /// those of the first call.
+  virtual bool rehearse(int64_t tokens, int64_t sequences) { return false; }
   /// Bytes that it holds beside the model's weights.
   virtual Result<uint64_t> memory() const = 0;
 };
@@ -35,12 +40,14 @@ public:
   Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn) override {
     return session.run(batch, logits, drawn);
   }
+  bool rehearse(int64_t tokens, int64_t sequences) override;
   Result<uint64_t> memory() const override { return session.memory(); }
 
 private:
   explicit PagedEngine(StepSession theSession) : session(std::move(theSession)) {}
 
   StepSession session;
+  std::optional<std::vector<StepSize>> unrehearsed; ///< the next one last
 };
 
 /// The steps of an engine without pages: a sequence for each request that runs, each a page of all

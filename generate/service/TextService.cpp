@@ -169,11 +169,21 @@ Status TextService::speculate(Step &planned) {
   return Status::ok();
 }
 
-bool TextService::readsLogits(const Step &planned) {
-  return std::ranges::any_of(planned.work, [&](const Work &work) {
+void TextService::chooseRows(const Step &planned, StepBatch &batch) {
+  fetched.clear();
+  size_t count = 0;
+  for (const Work &work : planned.work) {
     Answer *answer = answerOf(work);
-    return work.rows > 0 && answer && answer->writer.readsLogits();
-  });
+    bool isNeeded = !engine->draws() || (answer && answer->writer.readsLogits());
+    for (int64_t i = 0; i < work.rows; ++i) {
+      if (isNeeded && engine->draws()) {
+        batch.fetched.push_back(static_cast<int64_t>(fetched.size()));
+      }
+      fetched.push_back(count);
+      count += isNeeded ? 1 : 0;
+    }
+  }
+  logits.resize((engine->draws() ? count : batch.rows.size()) * facts.vocabulary);
 }
 
 /// What the draw behind each row depends on.
@@ -194,8 +204,7 @@ Status TextService::run(Step &planned) {
   ServiceClock::time_point begun = options.now();
   TENON_TRY(speculate(planned));
   StepBatch batch = batchOf(planned.work, engine->facts());
-  bool isFetched = !engine->draws() || readsLogits(planned);
-  logits.resize(isFetched ? batch.rows.size() * facts.vocabulary : 0);
+  chooseRows(planned, batch);
   if (engine->draws()) {
     addDraws(planned, batch);
   }
@@ -240,6 +249,8 @@ Status TextService::step(const Take &take) {
   return Status::ok();
 }
 
+bool TextService::rehearse() { return engine->rehearse(options.stepTokens, options.maxRunning); }
+
 TextService::Answer *TextService::answerOf(const Work &work) {
   auto found = answers.find(work.id);
   bool isIt = found != answers.end() && found->second.serial == work.serial;
@@ -269,7 +280,7 @@ Result<Piece> TextService::pieceOf(AnswerWriter &writer, int64_t row, int64_t le
     return writer.write(drawn[row], length);
   }
   size_t size = static_cast<size_t>(facts.vocabulary);
-  return writer.write(std::span(logits).subspan(row * size, size), length);
+  return writer.write(std::span(logits).subspan(fetched[row] * size, size), length);
 }
 
 /// False where the rows behind this one are of no use.

@@ -91,6 +91,9 @@ public:
   /// while prompts are computed. The returned status says of such a step why it failed.
   Status step(const Take &take);
 
+  /// Makes a later step faster, for while nobody waits for one; false where nothing is left to do.
+  bool rehearse();
+
   /// The model's, with the positions that its pages leave to a sequence.
   const ModelFacts &modelFacts() const { return facts; }
   ServiceStatistics statistics() const;
@@ -116,8 +119,8 @@ private:
   void begin(const Step &planned);
   Status speculate(Step &planned);
   void fail(const Step &planned, const Status &status, const Take &take);
-  /// Whether an answer of the step needs more than what the engine draws.
-  bool readsLogits(const Step &planned);
+  /// Which rows have logits: of an engine that draws, those whose answers need more than the draw.
+  void chooseRows(const Step &planned, StepBatch &batch);
   void addDraws(const Step &planned, StepBatch &batch);
   void handOut(const Work &work, int64_t firstRow, const Take &take);
   bool handOutOne(const Work &work, int64_t number, int64_t row, const Take &take);
@@ -131,8 +134,9 @@ private:
   ServiceOptions options;
   Scheduler scheduler;
   std::unordered_map<uint64_t, Answer> answers;
-  std::vector<float> logits; ///< of all rows of the step, or none
-  std::vector<Draw> drawn;   ///< by the engine, of all rows or none
+  std::vector<float> logits;   ///< of rows of the step, in their order
+  std::vector<size_t> fetched; ///< by row of the step: where its logits lie among them
+  std::vector<Draw> drawn;     ///< by the engine, of all rows or none
   ServiceStatistics counted;
   PromptPace pace;
 };

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kStep = 64;
 /// Of an engine without pages, of one with pages, and which of those have the sequences' lengths,
 /// their pages, and the rows whose logits are asked for.
-constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 9, kLengths = 4, kTable = 5,
+constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 10, kLengths = 4, kTable = 5,
                  kRows = 6;
 
 /// Numbers of a row that a draw depends on, of each type.
@@ -49,7 +49,7 @@ Result<runtime::MemoryUse> useOfPages(const runtime::MemoryForecast &forecast, i
       tokens,   tokens, tokens, sequences + 1, sequences, sequences, forecast.mostOf(kTable, 1),
       sequences};
   if (forecast.inputs() == kDrawingInputs) {
-    dims.insert(dims.end(), {sequences, kDrawParameters, sequences, kDrawParameters});
+    dims.insert(dims.end(), {sequences, kDrawParameters, sequences, kDrawParameters, sequences});
   }
   return forecast.of(dims, {&value, 1});
 }

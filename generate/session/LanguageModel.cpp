@@ -73,16 +73,17 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::of(capi::EngineHandle open
 
 Status LanguageModel::readPorts() {
   static constexpr std::string_view kOne[] = {"tokens", "start", "rows", "context"};
-  // The last two where the engine draws.
-  static constexpr std::string_view kPaged[] = {
-      "tokens", "positions", "slots", "starts", "lengths", "pages", "rows", "numbers", "integers"};
-  constexpr size_t kDrawPorts = 2;
+  // The last three where the engine draws.
+  static constexpr std::string_view kPaged[] = {"tokens",   "positions", "slots", "starts",
+                                                "lengths",  "pages",     "rows",  "numbers",
+                                                "integers", "fetched"};
+  constexpr size_t kDrawPorts = 3, kDrawn = 2;
   size_t inputs = tenon_engine_input_count(engine()), outputs = tenon_engine_output_count(engine());
   isDrawing = paged && inputs == std::size(kPaged);
   std::span<const std::string_view> names(kPaged);
   names = !paged ? std::span<const std::string_view>(kOne)
                  : names.first(std::size(kPaged) - (isDrawing ? 0 : kDrawPorts));
-  bool isRight = inputs == names.size() && outputs == (isDrawing ? 1 + kDrawPorts : 1);
+  bool isRight = inputs == names.size() && outputs == (isDrawing ? 1 + kDrawn : 1);
   for (size_t i = 0; isRight && i < names.size(); ++i) {
     tenon_port_info port = {};
     port.struct_size = sizeof(port);

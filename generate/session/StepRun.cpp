@@ -2,6 +2,7 @@
 #include "generate/session/StepRun.h"
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 namespace tenon::generate {
@@ -65,9 +66,15 @@ Status runStep(const LanguageModel &model, tenon_session *session, const StepInp
   ports.push_back(
       {inputs.pages.data(), {sequences, static_cast<int64_t>(inputs.pages.size()) / sequences}, 2});
   ports.push_back({inputs.rows.data(), {rows}, 1});
+  std::vector<int64_t> fetched(inputs.fetched.begin(), inputs.fetched.end());
+  if (fetched.empty()) {
+    fetched.resize(logits.empty() && model.hasDrawPorts() ? 1 : rows);
+    std::iota(fetched.begin(), fetched.end(), 0);
+  }
+  int64_t given = static_cast<int64_t>(fetched.size());
   // The address of nothing may still be one.
   Port logitsPort = {
-      logits.empty() ? nullptr : logits.data(), {rows, model.facts().vocabulary}, 2, kReals, 32,
+      logits.empty() ? nullptr : logits.data(), {given, model.facts().vocabulary}, 2, kReals, 32,
       logits.empty() ? kOnGpu : kOnHost};
   if (!model.hasDrawPorts()) {
     return runPorts<1>(model, session, ports, {logitsPort});
@@ -83,6 +90,7 @@ Status runStep(const LanguageModel &model, tenon_session *session, const StepInp
   }
   ports.push_back({numbers.data(), {rows, 3}, 2, kReals, 64});
   ports.push_back({integers.data(), {rows, 3}, 2});
+  ports.push_back({fetched.data(), {given}, 1});
   TENON_TRY(runPorts<3>(
       model, session, ports,
       {logitsPort, Port{ids.data(), {rows}, 1}, Port{logprobs.data(), {rows}, 1, kReals, 32}}));

@@ -6,6 +6,8 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace tenon::generate {
 namespace {
@@ -39,6 +41,7 @@ Result<StepSession> StepSession::create(const LanguageModel &model, unsigned thr
 Status StepSession::check(const StepBatch &batch, size_t logits, size_t drawn) const {
   const PageFacts &most = facts();
   size_t tokens = batch.tokens.size(), sequences = batch.lengths.size(), rows = batch.rows.size();
+  size_t fetched = batch.fetched.empty() ? rows : batch.fetched.size();
   bool fits = tokens >= 1 && tokens <= static_cast<size_t>(most.tokens) && sequences >= 1 &&
               sequences <= static_cast<size_t>(most.sequences) && rows >= 1 &&
               rows <= static_cast<size_t>(most.rows);
@@ -52,7 +55,8 @@ Status StepSession::check(const StepBatch &batch, size_t logits, size_t drawn) c
       batch.positions.size() == tokens && batch.slots.size() == tokens &&
       batch.starts.size() == sequences + 1 &&
       batch.pages.size() == sequences * static_cast<size_t>(most.table) &&
-      (logits == rows * static_cast<size_t>(most.vocabulary) || (logits == 0 && draws())) &&
+      (logits == fetched * static_cast<size_t>(most.vocabulary) || (logits == 0 && draws())) &&
+      (batch.fetched.empty() || (model->hasDrawPorts() && fetched <= rows)) &&
       (batch.draws.empty() || batch.draws.size() == rows) &&
       (drawn == 0 || (draws() && drawn == batch.draws.size()));
   if (!areSizes) {
@@ -63,7 +67,8 @@ Status StepSession::check(const StepBatch &batch, size_t logits, size_t drawn) c
       areWithin(batch.tokens, 0, most.vocabulary) &&
       areWithin(batch.positions, 0, most.table * most.page) &&
       areWithin(batch.slots, -1, most.pages * most.page) && areWithin(batch.pages, 0, most.pages) &&
-      areWithin(batch.rows, 0, static_cast<int64_t>(tokens)) && batch.starts.front() == 0 &&
+      areWithin(batch.rows, 0, static_cast<int64_t>(tokens)) &&
+      areWithin(batch.fetched, 0, static_cast<int64_t>(rows)) && batch.starts.front() == 0 &&
       batch.starts.back() <= static_cast<int64_t>(tokens);
   for (size_t s = 0; areNumbers && s < sequences; ++s) {
     int64_t own = batch.starts[s + 1] - batch.starts[s];
@@ -84,7 +89,8 @@ Status StepSession::runChecked(const StepBatch &batch, std::span<float> logits,
                   .lengths = batch.lengths,
                   .pages = batch.pages,
                   .rows = batch.rows,
-                  .draws = batch.draws},
+                  .draws = batch.draws,
+                  .fetched = batch.fetched},
                  logits, drawn);
 }
 
@@ -93,10 +99,40 @@ Status StepSession::run(const StepBatch &batch, std::span<float> logits, std::sp
   if (tenon_engine_gpu(model->engine()) < 0) {
     return runChecked(batch, logits, drawn);
   }
-  StepBatch padded = padStep(batch, facts(), logits.empty());
+  return runPadded(batch, logits, drawn);
+}
+
+Status StepSession::runPadded(const StepBatch &batch, std::span<float> logits,
+                              std::span<Draw> drawn) {
+  StepBatch padded = padStep(batch, facts(), draws());
   std::vector<Draw> all(drawn.empty() ? 0 : padded.rows.size());
-  TENON_TRY(runChecked(padded, logits, all));
+  size_t wanted = logits.size() / static_cast<size_t>(facts().vocabulary);
+  std::vector<float> wide;
+  if (draws() && wanted > 0) {
+    if (padded.fetched.empty()) {
+      padded.fetched.resize(wanted);
+      std::iota(padded.fetched.begin(), padded.fetched.end(), 0);
+    }
+    padded.fetched.resize(stepSize(static_cast<int64_t>(wanted), facts().rows));
+    wide.resize(padded.fetched.size() == wanted ? 0 : padded.fetched.size() * facts().vocabulary);
+  }
+  TENON_TRY(runChecked(padded, wide.empty() ? logits : std::span(wide), all));
+  std::copy_n(wide.begin(), wide.empty() ? 0 : logits.size(), logits.begin());
   std::copy_n(all.begin(), drawn.size(), drawn.begin());
+  return Status::ok();
+}
+
+std::vector<StepSize> StepSession::sizes(int64_t tokens, int64_t sequences) const {
+  return draws() ? stepSizes({tokens, sequences}, facts()) : std::vector<StepSize>();
+}
+
+Status StepSession::rehearse(const StepSize &size) {
+  constexpr int kRuns = 2; // a GPU's graph is made by the second
+  StepBatch step = emptyStep(size, facts());
+  std::vector<Draw> drawn(step.rows.size());
+  for (int i = 0; i < kRuns; ++i) {
+    TENON_TRY(run(step, {}, drawn));
+  }
   return Status::ok();
 }
 

@@ -25,6 +25,12 @@ struct StepBatch {
   std::vector<int64_t> rows; ///< [L], of the tokens
   /// [L], or empty where nothing is drawn: what the draw behind each row depends on.
   std::vector<DrawParameters> draws = {};
+  /// [F], numbers of `rows` whose logits are fetched, of an engine with draws; empty: all.
+  std::vector<int64_t> fetched = {};
+};
+
+struct StepSize {
+  int64_t tokens = 0, sequences = 0;
 };
 
 /// One thread at a time; the model outlives it.
@@ -39,12 +45,18 @@ public:
   const PageFacts &facts() const { return pageFacts; }
   /// Whether the engine draws.
   bool draws() const { return model->draws(); }
-  /// Writes keys and values of the tokens into their pages, the logits of `rows` to `logits`, [L,
-  /// vocabulary], and what is drawn behind them to `drawn`, [L]. Of an engine that draws either may
-  /// be empty, where it is not wanted; of others nothing is drawn. A token is -1 where its row's
-  /// logits are not finite. Errors: TN0105 where the vectors' sizes or numbers contradict each
-  /// other or the engine's sizes, before anything runs; otherwise as tenon_session_run.
+  /// Writes keys and values of the tokens into their pages, the logits of `rows` or of those that
+  /// are fetched to `logits`, [L or F, vocabulary], and what is drawn behind them to `drawn`, [L].
+  /// Of an engine that draws either may be empty, where it is not wanted; of others nothing is
+  /// drawn. A token is -1 where its row's logits are not finite. Errors: TN0105 where the vectors'
+  /// sizes or numbers contradict each other or the engine's sizes, before anything runs; otherwise
+  /// as tenon_session_run.
   Status run(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn = {});
+  /// Sizes of steps whose first run takes longer than later ones, of up to so many tokens and
+  /// sequences: those of a GPU, which keeps a graph for each.
+  std::vector<StepSize> sizes(int64_t tokens, int64_t sequences) const;
+  /// Has a step of such a size run, which writes nothing, until later ones are as fast as they get.
+  Status rehearse(const StepSize &size);
   /// Bytes that the session holds.
   Result<uint64_t> memory() const;
 
@@ -52,6 +64,7 @@ private:
   StepSession() = default;
   Status check(const StepBatch &batch, size_t logits, size_t drawn) const;
   Status runChecked(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn);
+  Status runPadded(const StepBatch &batch, std::span<float> logits, std::span<Draw> drawn);
 
   const LanguageModel *model = nullptr;
   PageFacts pageFacts;

@@ -128,6 +128,10 @@ std::string encodeModelInfo(const ModelInfo &info) {
       .number(info.sharedBytes)
       .number(info.bytes);
   putPads(out, batch.masks);
+  out.number(info.phases.size());
+  for (const LoadPhase &phase : info.phases) {
+    out.string(phase.name).real(phase.seconds);
+  }
   out.number(info.language.has_value());
   if (info.language) {
     out.number(info.language->positions)
@@ -152,6 +156,11 @@ Result<ModelInfo> decodeModelInfo(std::string_view text) {
       .number(info.sharedBytes)
       .number(info.bytes);
   takePads(in, batch.masks);
+  uint64_t phases = in.count();
+  for (uint64_t i = 0; i < phases && in.isGood(); ++i) {
+    LoadPhase &phase = info.phases.emplace_back();
+    in.string(phase.name).real(phase.seconds);
+  }
   uint64_t isLanguage = 0, hasTemplate = 0;
   in.number(isLanguage);
   if (isLanguage == 1) {

@@ -94,13 +94,20 @@ struct LanguageInfo {
   bool hasTemplate = false; ///< it takes chats
 };
 
+/// A part of a load, and what it took.
+struct LoadPhase {
+  std::string name;
+  double seconds = 0;
+};
+
 struct ModelInfo {
   ModelPorts ports;
   BatchInfo batch;
   std::optional<LanguageInfo> language;
   /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
   uint64_t sharedBytes = 0;
-  uint64_t bytes = 0; ///< those and what sessions hold there
+  uint64_t bytes = 0;            ///< those and what sessions hold there
+  std::vector<LoadPhase> phases; ///< of the load, in their order
 };
 
 std::string encodeLoad(const LoadRequest &request);

@@ -212,11 +212,23 @@ void Residency::loadAnswered(WorkerSlot &slot, const ControlMessage &message) {
 
 Status Residency::takeInfo(Version &version, std::string_view text) {
   TENON_ASSIGN(ModelInfo info, decodeModelInfo(text));
+  logPhases(version, info.phases);
   version.learn(std::move(info));
   TENON_TRY(version.scheduler->check());
   uint64_t most = budget(*version.place);
   bool isOver = !version.place->isCpu() && most > 0 && version.taken > most;
   return isOver ? noRoom(version, most) : Status::ok();
+}
+
+/// "model 'm' was loaded in 812 ms (file 204, engine 561, tokenizer 30, session 17)"
+void Residency::logPhases(const Version &version, const std::vector<LoadPhase> &phases) const {
+  double whole = 0;
+  std::string parts;
+  for (const LoadPhase &phase : phases) {
+    whole += phase.seconds;
+    parts += fmt::format("{}{} {:.0f}", parts.empty() ? "" : ", ", phase.name, phase.seconds * 1e3);
+  }
+  options.log(fmt::format("{} was loaded in {:.0f} ms ({})", version.title(), whole * 1e3, parts));
 }
 
 void Residency::complete(const std::shared_ptr<Version> &version) {

@@ -99,6 +99,7 @@ private:
   void loadAnswered(WorkerSlot &slot, const ControlMessage &message);
   /// What the worker told, or why that cannot be used.
   Status takeInfo(Version &version, std::string_view text);
+  void logPhases(const Version &version, const std::vector<LoadPhase> &phases) const;
   /// A load ended well.
   void complete(const std::shared_ptr<Version> &version);
   /// Calls those who wait for the end of the version's load.

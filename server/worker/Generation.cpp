@@ -19,7 +19,7 @@ namespace {
 
 /// Of one message of the front; it refuses larger bodies itself.
 constexpr uint64_t kMaxCommand = uint64_t(4) << 30;
-/// Without a request for so long, the heap is cut to what is in use.
+/// Without requests before steps are rehearsed, and the heap is cut to what is in use.
 constexpr std::chrono::milliseconds kQuiet{200};
 
 generate::GenerateOptions optionsOf(const TextOptions &asked) {
@@ -178,18 +178,25 @@ Status Generation::prepare(const TextAsk &ask) {
 void Generation::work() {
   TextStep first; // what there is, before anything is asked
   report(first);
-  for (;;) {
+  auto hasWork = [&] {
+    return isEnding || !service->isIdle() || !pending.submissions.empty() ||
+           !pending.cancelled.empty();
+  };
+  for (bool rehearses = true;;) {
     Work work;
     {
       std::unique_lock guard(lock);
-      auto hasWork = [&] {
-        return isEnding || !service->isIdle() || !pending.submissions.empty() ||
-               !pending.cancelled.empty();
-      };
-      if (!added.wait_for(guard, kQuiet, hasWork)) {
-        malloc_trim(0); // what steps freed goes back to the system
-        added.wait(guard, hasWork);
+      // A first request often comes right behind the load.
+      bool isQuiet = !added.wait_for(guard, kQuiet, hasWork);
+      while (isQuiet && rehearses && !hasWork()) {
+        guard.unlock();
+        rehearses = service->rehearse();
+        guard.lock();
       }
+      if (isQuiet && !hasWork()) {
+        malloc_trim(0); // what steps freed goes back to the system
+      }
+      added.wait(guard, hasWork);
       if (isEnding) {
         return;
       }

@@ -5,6 +5,7 @@
 
 #include "registry/Sha256.h"
 #include "server/worker/BatchProof.h"
+#include "server/worker/EngineImage.h"
 #include "server/worker/TextFit.h"
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include <cstring>
 
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tenon::server {
@@ -110,12 +110,13 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
   unsigned threads = static_cast<unsigned>(request.value);
   bool isOnGpu = request.kind == ControlMessage::Kind::LoadOnGpu;
   TENON_ASSIGN(model->engine,
-               open(std::move(descriptors[0]), wanted.sha256, isOnGpu, model->image));
+               model->open(std::move(descriptors[0]), wanted.sha256, isOnGpu, model->image));
   TENON_TRY(model->describe(wanted.batch, threads, start));
+  model->ends("batching");
   if (model->holdsLanguageModel()) {
     if (wanted.hasDraft) {
       TENON_ASSIGN(capi::EngineHandle opened,
-                   open(std::move(draft), wanted.draftSha256, isOnGpu, model->draftImage));
+                   model->open(std::move(draft), wanted.draftSha256, isOnGpu, model->draftImage));
       TENON_ASSIGN(model->draft, generate::LanguageModel::of(std::move(opened)));
     }
     TENON_TRY(model->becomeLanguageModel(threads, (descriptors.size() - 2) / 2, wanted));
@@ -126,11 +127,18 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
     TENON_TRY(
         model->addInstance(std::move(descriptors[i]), std::move(descriptors[i + 1]), threads));
   }
+  model->ends("sessions");
   for (std::unique_ptr<Instance> &instance : model->instances) {
     instance->thread =
         std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
   }
   return model;
+}
+
+void LoadedModel::ends(std::string_view phase) {
+  std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+  double seconds = std::chrono::duration<double>(now - std::exchange(phaseBegan, now)).count();
+  modelInfo.phases.push_back({std::string(phase), seconds});
 }
 
 LoadedModel::~LoadedModel() {
@@ -145,22 +153,9 @@ LoadedModel::~LoadedModel() {
 
 Result<capi::EngineHandle> LoadedModel::open(Descriptor file, const std::string &sha256,
                                              bool isOnGpu, AlignedBuffer &image) {
-  // A copy: a file that is replaced or cut short while it is served changes nothing here.
-  struct stat info = {};
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return Status::error(ErrorId::FileNotRegular, "the engine is not a regular file");
-  }
-  TENON_ASSIGN(image, AlignedBuffer::create(static_cast<uint64_t>(info.st_size)));
-  for (uint64_t at = 0; at < image.size();) {
-    ssize_t bytes = pread(file.get(), image.data() + at, image.size() - at, static_cast<off_t>(at));
-    if (bytes < 0 && errno == EINTR) {
-      continue;
-    }
-    if (bytes <= 0) {
-      return Status::error(ErrorId::FileReadFailed, "the engine file cannot be read to its end");
-    }
-    at += static_cast<uint64_t>(bytes);
-  }
+  EarlyGpu gpu(isOnGpu);
+  TENON_ASSIGN(image, readImage(file.get()));
+  ends("file");
   if (!sha256.empty() &&
       registry::sha256Of({reinterpret_cast<const char *>(image.data()), image.size()}) != sha256) {
     return Status::error(ErrorId::SignatureWrong,
@@ -177,6 +172,7 @@ Result<capi::EngineHandle> LoadedModel::open(Descriptor file, const std::string 
                          "no variant of the engine runs on the GPU of its worker",
                          "compile the model with --target for it; `tenon doctor` shows the GPU");
   }
+  ends("engine");
   return engine;
 }
 
@@ -205,7 +201,9 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
+  ends("tokenizer");
   TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  ends("session");
   const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};

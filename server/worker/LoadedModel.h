@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -61,8 +62,10 @@ private:
 
   LoadedModel(SharedBufferTable &buffers, int doneEvent) : buffers(buffers), doneEvent(doneEvent) {}
   /// Reads an engine into `into`. TN1016 where the bytes must have a hash, and have another.
-  static Result<capi::EngineHandle> open(Descriptor file, const std::string &sha256, bool isOnGpu,
-                                         AlignedBuffer &into);
+  Result<capi::EngineHandle> open(Descriptor file, const std::string &sha256, bool isOnGpu,
+                                  AlignedBuffer &into);
+  /// What was done since the last call is this phase of the load.
+  void ends(std::string_view phase);
   Status describe(const BatchPolicy &policy, unsigned threads,
                   std::chrono::steady_clock::time_point loadBegan);
   Status addInstance(Descriptor slot, Descriptor wake, unsigned threads);
@@ -82,6 +85,7 @@ private:
   std::unique_ptr<generate::LanguageModel> draft; ///< of a language model; null: none
   std::unique_ptr<Generation> generation;         ///< of a language model
   ModelInfo modelInfo;
+  std::chrono::steady_clock::time_point phaseBegan = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;
 };

@@ -89,6 +89,26 @@ class WithoutGpu(ToolTest):
         for flags, problem in ((["--invariant"], "--invariant is for"), (["--cache", "int8"], "--cache is for"), (["--pages", 64], "--pages is for")):
             self.assertIn(problem, self.run_tool("compile", other, "-o", engine, *flags).stderr)
 
+    def test_machine_code(self):
+        """A ptxas that is found makes the machine code of language models without a word; one that rejects the PTX leaves it to the driver, if nobody asked."""
+        path, other = self.folder / "coded.gguf", pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "models/fashion_cnn.onnx"
+        models.write(logits.MODELS["llama3"], path)
+        ptxas = self.folder / "bin/ptxas"
+        ptxas.parent.mkdir()
+        ptxas.write_text('#!/bin/sh\nif [ "$1" = --version ]; then echo "Cuda compilation tools, release 1.2, V1.2.3"; exit; fi\n'
+                         'grep -q "^.target sm_80" "$2" || exit 1\n'
+                         "printf '\\177ELF\\002' > \"$4\"; head -c 13 /dev/zero >> \"$4\"; printf '\\276' >> \"$4\"; head -c 100 /dev/zero >> \"$4\"\n")  # fmt: skip
+        ptxas.chmod(0o755)
+        path_before = self.environment["PATH"]
+        self.environment["PATH"] = f"{ptxas.parent}:{path_before}"
+        self.addCleanup(self.environment.update, PATH=path_before)
+        engine = self.folder / "coded.tenon"
+        for model, target, expected in ((path, "cuda:sm_80", 119), (path, "cuda:sm_90", 0), (other, "cuda:sm_80", 0)):
+            with self.subTest(model=model.name, target=target):
+                self.tool("compile", model, "-o", engine, "--target", target)
+                self.assertEqual(expected, json.loads(self.tool("inspect", engine, "--json"))["variants"][0]["cubin_bytes"])
+        self.assertIn("rejects the PTX", self.run_tool("compile", path, "-o", engine, "--target", "cuda:sm_90", "--cubin").stderr)
+
     def test_invariant(self):
         """Each family has kernels of one order on GPUs, those that draw among them."""
         path, engine = self.folder / "model.gguf", self.folder / "invariant.tenon"

@@ -115,6 +115,8 @@ class Guide(unittest.TestCase):
             self.addCleanup(shell.close)
             if not shutil.which("c++"):
                 shell.run('c++() { clang++-22 "$@"; }', False)
+            if not shutil.which("cc"):
+                shell.run('export CC=clang-22; cc() { clang-22 "$@"; }', False)
             for kind, code, shown in [*steps((SOURCE / "docs" / name).read_text()), ("python", AFTER.get(name, ""), [])]:
                 code = code.replace(":8000", f":{port}").replace("--port 8000", f"--port {port}")
                 if "." in kind:

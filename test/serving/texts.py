@@ -95,6 +95,13 @@ class Interface(TextsTest):
             self.client.models.retrieve("other")
         self.assertEqual("model_not_found", caught.exception.code)
 
+    def test_load(self):
+        """The log says what the load took, part by part."""
+        pattern = r"model 'm' version 1 was loaded in (\d+) ms \(file (\d+), engine (\d+), batching (\d+), tokenizer (\d+), session (\d+)\)"
+        [found] = [match for line in self.server.log if (match := re.search(pattern, line))]
+        whole, *parts = map(int, found.groups())
+        self.assertAlmostEqual(whole, sum(parts), delta=len(parts))
+
     def test_chat(self):
         """A chat, whole and in chunks: role first, then text, then the reason, then usage."""
         whole = self.chat()

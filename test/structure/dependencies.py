@@ -21,7 +21,8 @@ ALLOWED = {
     "support": set(),
     "engine": {"support"},
     "runtime": {"support", "engine", "include"},
-    "compiler": {"support", "engine", "generate"},
+    "edge": set(),
+    "compiler": {"support", "engine", "generate", "edge"},
     "generate": {"support", "runtime", "include"},
     "registry": {"support"},
     "server": {"support", "engine", "runtime", "include", "registry", "generate"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "include": set(),
 }
 HEAVY = re.compile(r"\b(mlir|llvm|lld)/")
-WITHOUT_LLVM = {"support", "engine", "generate", "registry", "runtime", "server", "bindings", "examples", "include"}
+WITHOUT_LLVM = {"support", "edge", "engine", "generate", "registry", "runtime", "server", "bindings", "examples", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 HEAVY_LIBRARY = re.compile(r"^(MLIR|LLVM|lld|clang|libMLIR|libLLVM|liblld|tenon_mlir)")
 

@@ -35,6 +35,35 @@ void addOutput(func::FuncOp function, Builder &builder, StringRef name, Value va
   TENON_CHECK(succeeded(added), "an output follows the others");
 }
 
+/// Which rows of the logits are an output: the caller says it for each run.
+Value selectRows(ModuleOp module, func::FuncOp function, OpBuilder &builder, Value logits) {
+  tn::SymbolList symbols(module);
+  int64_t most = symbols.bounds(tn::getDims(logits.getType())[0]).max;
+  AffineExpr count = builder.getAffineSymbolExpr(symbols.add("fetched", 1, most));
+  symbols.store(module);
+  Value rows =
+      addInput(function, builder, "fetched", tn::makeTensor({count}, builder.getI64Type()));
+  return tn::GatherOp::create(builder, NameLoc::get(builder.getStringAttr("fetch")), logits, rows,
+                              int64_t{0});
+}
+
+void replaceOutput(func::FuncOp function, unsigned number, Value value) {
+  function.getBody().front().getTerminator()->setOperand(number, value);
+  SmallVector<Type> types(function.getResultTypes());
+  types[number] = value.getType();
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+}
+
+/// Seeded inputs choose a row that there is.
+void limitRows(ModuleOp module, Builder &builder) {
+  DictionaryAttr metadata = module->getAttrOfType<DictionaryAttr>("tn.metadata");
+  NamedAttrList entries(metadata);
+  StringRef limits = cast<StringAttr>(metadata.get("input_limits")).getValue();
+  entries.set("input_limits", builder.getStringAttr(limits.drop_back() + ", \"fetched\": 0}"));
+  module->setAttr("tn.metadata", entries.getDictionary(module.getContext()));
+}
+
 } // namespace
 
 void addDraws(ModuleOp module) {
@@ -50,6 +79,8 @@ void addDraws(ModuleOp module) {
       addInput(function, builder, "integers", tn::makeTensor(parameters, builder.getI64Type()));
   tn::SampleOp sample = tn::SampleOp::create(builder, NameLoc::get(builder.getStringAttr("draws")),
                                              logits, numbers, integers);
+  replaceOutput(function, 0, selectRows(module, function, builder, logits));
+  limitRows(module, builder);
   addOutput(function, builder, "ids", sample.getIds());
   addOutput(function, builder, "logprobs", sample.getLogprobs());
 }

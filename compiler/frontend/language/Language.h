@@ -11,7 +11,8 @@
 // `tokens`, `positions` of each in its sequence and `slots`, where it is written, all [tokens];
 // `starts` [sequences + 1], `lengths` [sequences] and `pages` [sequences, pages of one at most], as
 // tn.paged_attention has them; and `rows`. Where tokens are drawn, inputs `numbers` and `integers`,
-// [rows, 3], and outputs `ids` and `logprobs`, [rows], follow: those of tn.sample.
+// [rows, 3], and outputs `ids` and `logprobs`, [rows], follow: those of tn.sample. The input
+// `fetched` [fetched] says then which of the rows `logits` [fetched, vocabulary] has.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"
@@ -31,7 +32,7 @@ Result<frontend::ImportResult> importFolder(const std::string &path,
                                             const frontend::ImportOptions &options,
                                             mlir::MLIRContext &context, tn::WeightStore &store);
 
-/// Has an imported step over pages draw a token for each row of logits.
+/// Has an imported step over pages draw a token for each row of logits, and give those of some.
 void addDraws(mlir::ModuleOp module);
 
 } // namespace tenon::language

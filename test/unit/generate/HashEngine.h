@@ -58,8 +58,9 @@ public:
         batch.starts.back() == tokens && !batch.rows.empty() &&
         batch.rows.size() <= static_cast<size_t>(pageFacts.rows) &&
         (batch.draws.empty() || (isDrawing && batch.draws.size() == batch.rows.size())) &&
-        drawn.size() == batch.draws.size() &&
-        (logits.size() == batch.rows.size() * pageFacts.vocabulary ||
+        drawn.size() == batch.draws.size() && (batch.fetched.empty() || isDrawing) &&
+        (logits.size() == (batch.fetched.empty() ? batch.rows : batch.fetched).size() *
+                              static_cast<size_t>(pageFacts.vocabulary) ||
          (isDrawing && logits.empty()));
     if (!isRight) {
       return Status::error(ErrorId::InternalError, "a batch contradicts itself");
@@ -94,8 +95,10 @@ public:
       if (!drawn.empty()) {
         drawn[row] = drawOf(own, batch.draws[row]);
       }
-      if (!logits.empty()) {
-        std::ranges::copy(own, logits.begin() + row * own.size());
+      auto place = std::ranges::find(batch.fetched, static_cast<int64_t>(row));
+      if (!logits.empty() && (batch.fetched.empty() || place != batch.fetched.end())) {
+        size_t number = batch.fetched.empty() ? row : place - batch.fetched.begin();
+        std::ranges::copy(own, logits.begin() + number * own.size());
         ++rowsOfLogits;
       }
     }

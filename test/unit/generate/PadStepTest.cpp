@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace tenon::generate {
 namespace {
@@ -78,6 +80,42 @@ TEST(PadStep, PaddingWritesNothingAndFollowsTheStep) {
     EXPECT_EQ(padded.rows.size(), padded.draws.size());
     EXPECT_EQ(batch.rows.size(), padStep(batch, kMost, false).rows.size());
   }
+}
+
+TEST(PadStep, SizesAreThoseOfAllSteps) {
+  std::vector<StepSize> sizes = stepSizes({64, 9}, kMost);
+  EXPECT_EQ(64, sizes.front().tokens);
+  EXPECT_EQ(12, sizes.front().sequences);
+  auto sizeOf = [](const StepBatch &step) {
+    return std::pair(step.tokens.size(), step.lengths.size());
+  };
+  std::set<std::pair<size_t, size_t>> known, met;
+  for (const StepSize &size : sizes) {
+    StepBatch step = emptyStep(size, kMost);
+    EXPECT_EQ(sizeOf(step), std::pair(size_t(size.tokens), size_t(size.sequences)));
+    EXPECT_TRUE(known.insert(sizeOf(step)).second);
+    StepBatch padded = padStep(step, kMost, true);
+    EXPECT_EQ(sizeOf(step), sizeOf(padded));
+    EXPECT_EQ(step.rows.size(), padded.rows.size());
+    EXPECT_TRUE(std::ranges::all_of(step.slots, [](int64_t slot) { return slot == -1; }));
+    for (size_t s = 0; s < step.lengths.size(); ++s) {
+      EXPECT_EQ(step.lengths[s], step.starts[s + 1] - step.starts[s]);
+      EXPECT_GE(step.lengths[s], 1);
+      EXPECT_LE(step.lengths[s], kMost.table * kMost.page);
+    }
+  }
+  for (int64_t sequences = 1; sequences <= 9; ++sequences) {
+    for (int64_t first = 1; first + sequences - 1 <= 64; ++first) {
+      std::vector<int64_t> counts(sequences, 1);
+      counts[0] = first;
+      StepBatch padded = padStep(stepOf(counts), kMost, true);
+      if (padded.tokens.size() <= 64) {
+        met.insert(sizeOf(padded));
+      }
+      EXPECT_EQ(std::min<int64_t>(padded.lengths.size(), kMost.rows), padded.rows.size());
+    }
+  }
+  EXPECT_EQ(known, met);
 }
 
 } // namespace

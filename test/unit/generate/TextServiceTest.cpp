@@ -280,7 +280,7 @@ struct Small {
   ServiceClock::time_point now;
   std::map<uint64_t, Heard> heard;
 
-  explicit Small(ServiceOptions options = {}, int64_t pages = 16) {
+  explicit Small(ServiceOptions options = {}, int64_t pages = 16, bool draws = false) {
     options.now = [this] { return now; };
     options.onPreemption = [this](const Preemption &each) { preemptions.push_back(each); };
     std::unique_ptr<HashEngine> made =
@@ -290,7 +290,8 @@ struct Small {
                                                .tokens = 64,
                                                .sequences = 8,
                                                .rows = 8,
-                                               .vocabulary = static_cast<int64_t>(bytes().size())});
+                                               .vocabulary = static_cast<int64_t>(bytes().size())},
+                                     draws);
     engine = made.get();
     service = std::move(*TextService::create(bytes(), factsOf(32), std::move(made), options));
   }
@@ -314,6 +315,23 @@ struct Small {
     }
   }
 };
+
+TEST(TextService, LogitsAreThoseOfAnswersThatReadThem) {
+  Small small({}, 16, true);
+  for (uint64_t id : {1, 2, 3}) {
+    TextRequest request{.id = id, .prompt = {'a', 'b', static_cast<int32_t>('c' + id)}};
+    request.options.maxTokens = 5;
+    if (id == 2) {
+      request.options.sampling.bias = {{7, 1.0}};
+    }
+    ASSERT_TRUE(small.service->submit(std::move(request)).isOk());
+  }
+  while (!small.service->isIdle()) {
+    ASSERT_TRUE(small.step().isOk());
+  }
+  EXPECT_EQ(static_cast<int64_t>(small.heard[2].tokens.size()), small.engine->rowsOfLogits);
+  EXPECT_LT(0, small.engine->rowsOfLogits);
+}
 
 TEST(TextService, StatisticsSayWhatHappened) {
   Small small;

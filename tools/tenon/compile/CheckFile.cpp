@@ -2,8 +2,10 @@
 
 #include "tools/tenon/compile/CheckFile.h"
 
+#include "compiler/pipeline/CompileToC.h"
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
+#include "tools/tenon/compile/CompileToFolder.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
@@ -86,6 +88,40 @@ Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
                         hint, shapeFlags));
 }
 
+/// What has no kernel for --target c, as gaps of the model; what it takes where there are none.
+Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &report) {
+  pipeline::CompileOptions options;
+  options.model = request.path;
+  TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
+  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model"));
+  int64_t opset = 0;
+  for (const ModelOpset &each : info.opsets) {
+    opset = each.domain.empty() ? each.version : opset;
+  }
+  for (codegen::edge::Gap &gap : compiled.gaps) {
+    ModelGap missing;
+    missing.op = std::move(gap.op);
+    missing.opset = opset;
+    missing.node = std::move(gap.node);
+    missing.dtype = std::move(gap.dtype);
+    missing.rank = gap.rank;
+    missing.why = std::move(gap.why);
+    missing.workaround = std::move(gap.workaround);
+    info.gaps.push_back(std::move(missing));
+  }
+  if (info.gaps.empty()) {
+    report.json["arena_bytes"] = compiled.arenaBytes;
+    report.json["weight_bytes"] = compiled.folder.weightBytes;
+    report.json["scale_bytes"] = compiled.folder.scaleBytes;
+    report.text = fmt::format(
+        "{}: everything is supported for c: {} layers; arena {} bytes, weights {} bytes, scales "
+        "and tables {} bytes",
+        request.path, compiled.layers, compiled.arenaBytes, compiled.folder.weightBytes,
+        compiled.folder.scaleBytes);
+  }
+  return Status::ok();
+}
+
 /// What the users take, where somebody asks.
 Status addUsers(const std::string &engine, const UsersRequest &users, CheckReport &report) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(engine));
@@ -102,17 +138,25 @@ Status addUsers(const std::string &engine, const UsersRequest &users, CheckRepor
 
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(Targets targets, parseTargets(request.targets));
+  TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
+  TENON_ASSIGN(Targets targets,
+               isBoard ? Result<Targets>(Targets()) : parseTargets(request.targets));
   TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
   std::string target = fmt::format("{}", fmt::join(request.targets, ","));
   CheckReport report;
   report.json = {{"model", request.path}, {"target", target}, {"gaps", Json::array()}};
+  if (isBoard && info.gaps.empty()) {
+    TENON_TRY(addBoard(request, info, report));
+  }
   for (const ModelGap &gap : info.gaps) {
     report.json["gaps"].push_back(describeGap(gap));
     report.text += gapText(gap);
   }
   if (!info.gaps.empty()) {
     report.verdict = gapsFound(request, info);
+    return report;
+  }
+  if (isBoard) {
     return report;
   }
   TENON_ASSIGN(pipeline::CompileSummary found, firstPhases(request, targets));
@@ -185,7 +229,10 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
 } // namespace
 
 Result<CheckReport> checkFile(const CheckRequest &request) {
-  TENON_TRY(parseTargets(request.targets).takeStatus());
+  TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
+  if (!isBoard) {
+    TENON_TRY(parseTargets(request.targets).takeStatus());
+  }
   TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));
   return model ? checkModelFile(request) : checkEngineFile(request);
 }

@@ -11,6 +11,7 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/print/Narrowings.h"
+#include "tools/tenon/quant/QuantizeLanguage.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/Ptxas.h"
 
@@ -73,21 +74,42 @@ Status collectPasses(CompileRequest &request) {
   return Status::ok();
 }
 
+bool asksForCubin(const CompileRequest &request) {
+  return request.wantsCubin || !request.ptxas.empty();
+}
+
 /// Has machine code put beside the PTX; what makes it is added to `programs`.
 Status applyCubin(CompileRequest &request, std::vector<std::string> &programs) {
-  if (!request.wantsCubin && request.ptxas.empty()) {
+  bool isForGpu = !request.options.gpus.empty();
+  // The driver compiles those for seconds, and a server's worker cannot keep what it made.
+  bool isUsual = isForGpu && isLanguageModel(request.options.model);
+  if (!asksForCubin(request) && !isUsual) {
     return Status::ok();
   }
-  if (request.options.gpus.empty()) {
+  if (!isForGpu) {
     return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, but no target is a GPU",
                          "name a GPU architecture: --target cuda:sm_90");
   }
-  TENON_ASSIGN(Ptxas ptxas, Ptxas::find(request.ptxas));
-  programs.push_back(ptxas.file());
-  request.options.assembler = {ptxas.name(), [ptxas](Bytes ptx, std::string_view arch) {
+  Result<Ptxas> ptxas = Ptxas::find(request.ptxas);
+  if (!ptxas.isOk()) {
+    return asksForCubin(request) ? ptxas.takeStatus() : Status::ok();
+  }
+  programs.push_back(ptxas->file());
+  request.options.assembler = {ptxas->name(), [ptxas = *ptxas](Bytes ptx, std::string_view arch) {
                                  return ptxas.assemble(ptx, arch);
                                }};
   return Status::ok();
+}
+
+/// A ptxas that nobody asked for, and that is too old, leaves the PTX to the driver.
+Result<pipeline::CompileSummary> compileWithCubin(CompileRequest &request) {
+  Result<pipeline::CompileSummary> made = compileModel(request.options);
+  bool isRejected = !made.isOk() && made.status().id() == ErrorId::LibraryUnsupported;
+  if (!isRejected || asksForCubin(request)) {
+    return made;
+  }
+  request.options.assembler.reset();
+  return compileModel(request.options);
 }
 
 /// NODE=FAMILY{NAME=NUMBER,...}: a node's name may have an = too.
@@ -177,7 +199,7 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
   if (!request.noCache || !request.store.empty()) {
     TENON_ASSIGN(options.tuned, localDatabase(request.store, options.notice));
   }
-  return compileModel(options);
+  return compileWithCubin(request);
 }
 
 Json summaryJson(const pipeline::CompileSummary &summary) {

@@ -1,4 +1,4 @@
-// `tenon compile`: a model becomes an engine file.
+// `tenon compile`: a model becomes an engine file, or a folder of C for boards.
 
 #include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
@@ -7,6 +7,7 @@
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
+#include "tools/tenon/compile/CompileToFolder.h"
 #include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
@@ -14,8 +15,10 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <memory>
+#include <string>
 
 namespace tenon::tool {
 namespace {
@@ -97,12 +100,39 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
   return isAnswer ? Status::ok() : tuned.takeStatus();
 }
 
-Status compile(CompileRequest &request, double budget, Terminal &terminal) {
+/// `--target c`.
+Status compileForBoard(CompileRequest &request, const BoardRequest &board, Terminal &terminal) {
+  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board));
+  if (terminal.json()) {
+    Json report = parseJson(made.compiled.folder.report);
+    report.erase("schema");
+    report["folder"] = made.folder;
+    terminal.printJson("edge", std::move(report));
+    return Status::ok();
+  }
+  terminal.note(fmt::format(
+      "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
+      "test runs its self-test",
+      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.folder.weightBytes,
+      made.compiled.folder.scaleBytes, made.folder));
+  return Status::ok();
+}
+
+Status compile(CompileRequest &request, const BoardRequest &board, double budget,
+               Terminal &terminal) {
   pipeline::CompileOptions &options = request.options;
   listen(options, terminal);
   options.cancel = terminal.cancelFlag();
   if (budget > 0) {
     request.tune = [&] { return tuneFirst(request, budget, terminal); };
+  }
+  TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
+  if (isFolder) {
+    return compileForBoard(request, board, terminal);
+  }
+  if (!(board == BoardRequest())) {
+    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
+                         "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
@@ -128,8 +158,21 @@ Action declareCompile(CLI::App &command) {
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
   addOutput(command, request.output,
-            "Where to write the engine; by default the model's name with .tenon");
+            "Where to write the engine; by default the model's name with .tenon. With --target c "
+            "a folder; by default the model's name");
+  std::shared_ptr<BoardRequest> board = std::make_shared<BoardRequest>();
+  command.add_option("--name", board->name,
+                     "For --target c: what names in C begin with; by default the model's name");
+  constexpr uint64_t kMostOfBoard = uint64_t{1} << 32;
+  addBytes(command, "--ram", {1, kMostOfBoard}, board->ram,
+           "For --target c: refuse a larger arena (64KiB)");
+  addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
+           "For --target c: refuse more bytes of constants (256KiB)");
   declareTargetFlags(command, flags->target);
+  CLI::Option *target = command.get_option("--target");
+  target->description(target->get_description() +
+                      ". Or c: a folder of C99 for boards, of a model in 8 bits; "
+                      "docs/guides/edge.md");
   command
       .add_option(
           "--shape", flags->shapes,
@@ -159,7 +202,8 @@ Action declareCompile(CLI::App &command) {
                    "chunks and from shared pages; tenon explain kernels says what it costs");
   command.add_flag(
       "--cubin", flags->wantsCubin,
-      "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");
+      "For GPUs: also store machine code made by ptxas, so that loading compiles nothing; "
+      "language models have it without this flag if a ptxas is found");
   command.add_option("--ptxas", flags->ptxas,
                      "The ptxas for --cubin; by default the first one found");
   command.add_flag("--guard", request.guard,
@@ -208,7 +252,9 @@ Action declareCompile(CLI::App &command) {
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");
-  return [flags, budget](Terminal &terminal) { return compile(*flags, *budget, terminal); };
+  return [flags, board, budget](Terminal &terminal) {
+    return compile(*flags, *board, *budget, terminal);
+  };
 }
 
 } // namespace tenon::tool

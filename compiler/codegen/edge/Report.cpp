@@ -1,0 +1,59 @@
+// Relies on llvm/Support/JSON, which sorts keys.
+#include "compiler/codegen/edge/Report.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+namespace tenon::codegen::edge {
+namespace {
+
+llvm::json::Array portsOf(const Program &program, const std::vector<Port> &ports) {
+  llvm::json::Array list;
+  for (const Port &port : ports) {
+    const Tensor &tensor = program.tensors[port.tensor];
+    list.push_back(llvm::json::Object{{"name", port.name},
+                                      {"dims", llvm::json::Array(port.dims)},
+                                      {"scale", port.scale},
+                                      {"zero_point", port.zero},
+                                      {"offset", tensor.offset},
+                                      {"bytes", tensor.bytes}});
+  }
+  return list;
+}
+
+} // namespace
+
+std::string reportOf(const Program &program, const std::string &name,
+                     const std::vector<uint32_t> &hashes) {
+  llvm::json::Array layers;
+  int64_t weightBytes = 0, scaleBytes = 0;
+  for (auto [call, hash] : llvm::zip_equal(program.calls, hashes)) {
+    int64_t bytes = 0;
+    for (const Constant &constant : call.constants) {
+      bool isWeight = constant.name == "weights" || constant.name == "bias";
+      (isWeight ? weightBytes : scaleBytes) += static_cast<int64_t>(constant.bytes.size());
+      bytes += static_cast<int64_t>(constant.bytes.size());
+    }
+    const Tensor &written = program.tensors[call.writes];
+    llvm::json::Object layer{
+        {"node", call.node},         {"kernel", std::string(infoOf(call.kernel).name)},
+        {"products", call.products}, {"constant_bytes", bytes},
+        {"offset", written.offset},  {"bytes", written.bytes}};
+    if (call.completes) {
+      layer["hash"] = llvm::formatv("{0:x-8}", hash).str();
+    }
+    layers.push_back(std::move(layer));
+  }
+  llvm::json::Object report{{"schema", "tenon.edge/1"},
+                            {"name", name},
+                            {"arena_bytes", program.arenaBytes},
+                            {"weight_bytes", weightBytes},
+                            {"scale_bytes", scaleBytes},
+                            {"inputs", portsOf(program, program.inputs)},
+                            {"outputs", portsOf(program, program.outputs)},
+                            {"layers", std::move(layers)}};
+  return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report))).str();
+}
+
+} // namespace tenon::codegen::edge

@@ -1,0 +1,41 @@
+// Mean of each window of [batch, height, width, channels]. A window at a border counts `least`
+// elements or more; multipliers and shifts divide by each number from there on.
+#pragma once
+
+#include "edge/kernels/common.h"
+
+typedef struct {
+  int32_t batch, in_h, in_w, channels, out_h, out_w;
+  int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+  int32_t counted; // elements that a window counts, 0: those inside
+  int32_t least;
+  int32_t in_zero, out_zero, low, high;
+} tn_average_shape;
+
+static void tn_average(const tn_average_shape *s, const int8_t *in, const int32_t *multiplier,
+                       const uint8_t *shift, int8_t *out) {
+  for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->channels) {
+    for (int32_t oy = 0; oy < s->out_h; ++oy) {
+      int32_t top = oy * s->stride_h - s->pad_h, bottom = top + s->kernel_h;
+      top = top < 0 ? 0 : top;
+      bottom = bottom > s->in_h ? s->in_h : bottom;
+      for (int32_t ox = 0; ox < s->out_w; ++ox) {
+        int32_t left = ox * s->stride_w - s->pad_w, right = left + s->kernel_w;
+        left = left < 0 ? 0 : left;
+        right = right > s->in_w ? s->in_w : right;
+        int32_t inside = (bottom - top) * (right - left);
+        int32_t scale = (s->counted ? s->counted : inside) - s->least;
+        for (int32_t c = 0; c < s->channels; ++c) {
+          int32_t sum = -inside * s->in_zero;
+          for (int32_t y = top; y < bottom; ++y) {
+            for (int32_t x = left; x < right; ++x) {
+              sum += in[(y * s->in_w + x) * s->channels + c];
+            }
+          }
+          int32_t value = tn_requantize((int64_t)sum * multiplier[scale], shift[scale]);
+          *out++ = tn_clamp(value + s->out_zero, s->low, s->high);
+        }
+      }
+    }
+  }
+}

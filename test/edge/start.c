@@ -1,0 +1,54 @@
+// The start of a program on a bare Cortex-M under QEMU: vectors, memory, and what it says through
+// semihosting. Relies on board.ld for the symbols.
+#include <stddef.h>
+#include <stdint.h>
+
+extern uint32_t stack_top, data_load, data_start, data_end, bss_start, bss_end;
+int main(void);
+
+static int semihost(int operation, void *argument) {
+  register int r0 __asm__("r0") = operation;
+  register void *r1 __asm__("r1") = argument;
+  __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+  return r0;
+}
+
+void say(const char *text) {
+  semihost(0x04, (void *)(uintptr_t)text); // SYS_WRITE0
+}
+
+static void leave(int code) {
+  uint32_t block[2] = {0x20026, (uint32_t)code}; // ADP_Stopped_ApplicationExit
+  semihost(0x20, block);                         // SYS_EXIT_EXTENDED
+  for (;;) {
+  }
+}
+
+void *memcpy(void *to, const void *from, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    ((volatile char *)to)[i] = ((const char *)from)[i];
+  }
+  return to;
+}
+
+void *memset(void *to, int value, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    ((volatile char *)to)[i] = (char)value;
+  }
+  return to;
+}
+
+void reset(void) {
+  memcpy(&data_start, &data_load, (size_t)((char *)&data_end - (char *)&data_start));
+  memset(&bss_start, 0, (size_t)((char *)&bss_end - (char *)&bss_start));
+  leave(main());
+}
+
+static void fault(void) {
+  say("fault\n");
+  leave(99);
+}
+
+__attribute__((section(".vectors"), used)) void *const vectors[] = {
+    &stack_top,    (void *)reset, (void *)fault, (void *)fault,
+    (void *)fault, (void *)fault, (void *)fault};
