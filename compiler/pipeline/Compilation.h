@@ -93,6 +93,8 @@ private:
   Status selectKernels(TargetGroup &group, KernelSelector &selector, LevelRecords &others);
   Status codegen();
   Status plan();
+  /// Whether a plan has buffers that a session keeps between runs.
+  bool hasState() const;
   Status planForSizes();
   std::string rowsRecord() const;
   Status exportEngine();

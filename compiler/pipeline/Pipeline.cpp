@@ -289,12 +289,28 @@ Status Compilation::plan() {
   return planForSizes();
 }
 
+bool Compilation::hasState() const {
+  return llvm::any_of(groups, [](const TargetGroup &group) {
+    return llvm::any_of(group.built.variants, [](const engine::Variant &variant) {
+      return llvm::any_of(variant.plan.buffers, [](const engine::Buffer &buffer) {
+        return buffer.space == engine::Space::State;
+      });
+    });
+  });
+}
+
 /// The model again for each set of sizes that the engine is to be fast at: plans that run where
 /// these are bound, and choices of kernels that know them.
 Status Compilation::planForSizes() {
   if (!options.optimizeFor.empty() && !options.states.empty()) {
     return Status::error(ErrorId::BadArgument, "--optimize-for and --state cannot be combined",
                          "leave one out: a session's state belongs to one plan");
+  }
+  if (!options.optimizeFor.empty() && hasState()) {
+    return Status::error(ErrorId::BadArgument,
+                         "--optimize-for is for models without state, and this one has some: the "
+                         "keys and values of a language model belong to one plan",
+                         "leave --optimize-for out");
   }
   if (!options.optimizeFor.empty() && options.maxWeights) {
     return Status::error(ErrorId::BadArgument,

@@ -3,6 +3,7 @@
 
 #include "tenon/generate.h"
 
+#include "generate/grammar/Formats.h"
 #include "generate/session/Chat.h"
 #include "generate/session/Generate.h"
 #include "generate/session/Score.h"
@@ -32,9 +33,11 @@ using tenon::generate::Finish;
 using tenon::generate::LanguageModel;
 using tenon::generate::Mean;
 using tenon::generate::Sequence;
+using tenon::generate::grammar::Formats;
 
 struct tenon_language_model {
   std::shared_ptr<const LanguageModel> model;
+  std::shared_ptr<Formats> formats; ///< of its tokens
 };
 
 namespace {
@@ -42,6 +45,7 @@ namespace {
 /// A sequence with what it continues, and whether a thread is in it.
 struct HeldSequence {
   std::shared_ptr<const LanguageModel> model;
+  std::shared_ptr<Formats> formats;
   Sequence sequence;
   std::atomic_flag isInUse = {};
 };
@@ -96,7 +100,8 @@ tenon_finish toC(const std::optional<Finish> &finish) {
                                    : TENON_FINISH_LENGTH;
 }
 
-Result<tenon::generate::GenerateOptions> optionsOf(const tenon_generate_options *options) {
+Result<tenon::generate::GenerateOptions> optionsOf(const tenon_generate_options *options,
+                                                   Formats &formats) {
   tenon_generate_options given = {};
   TENON_TRY(readStruct(options, given));
   if (!given.biases && given.bias_count != 0) {
@@ -119,6 +124,9 @@ Result<tenon::generate::GenerateOptions> optionsOf(const tenon_generate_options 
   }
   result.maxTokens = given.max_tokens == 0 ? result.maxTokens : given.max_tokens;
   result.topTokens = given.top_tokens;
+  if (given.response_format) {
+    TENON_ASSIGN(result.format, formats.response(given.response_format));
+  }
   return result;
 }
 
@@ -140,7 +148,9 @@ tenon_status *tenon_language_model_open(const char *path, const tenon_engine_opt
     TENON_TRY(readStruct(options, given));
     given.struct_size = sizeof(given);
     TENON_ASSIGN(std::shared_ptr<const LanguageModel> opened, LanguageModel::open(path, given));
-    *model = new tenon_language_model{std::move(opened)};
+    std::shared_ptr<Formats> formats =
+        std::make_shared<Formats>(opened->tokenizer(), opened->facts().vocabulary);
+    *model = new tenon_language_model{std::move(opened), std::move(formats)};
     return Status::ok();
   });
 }
@@ -242,7 +252,8 @@ tenon_status *tenon_sequence_create(const tenon_language_model *model,
     tenon_sequence_options given = {};
     TENON_TRY(readStruct(options, given));
     TENON_ASSIGN(Sequence made, Sequence::create(*model->model, given.threads));
-    std::shared_ptr<HeldSequence> held(new HeldSequence{model->model, std::move(made)});
+    std::shared_ptr<HeldSequence> held(
+        new HeldSequence{model->model, model->formats, std::move(made)});
     *sequence = new tenon_sequence{std::move(held)};
     return Status::ok();
   });
@@ -268,8 +279,8 @@ tenon_status *tenon_answer_create(tenon_sequence *sequence, const int32_t *promp
     if (!sequence || (!prompt && count != 0) || !answer) {
       return badArgument("the sequence, the prompt or the place for the answer is null");
     }
-    TENON_ASSIGN(tenon::generate::GenerateOptions given, optionsOf(options));
     HeldSequence &held = *sequence->held;
+    TENON_ASSIGN(tenon::generate::GenerateOptions given, optionsOf(options, *held.formats));
     TENON_ASSIGN(AnswerStream stream,
                  AnswerStream::begin(*held.model, held.sequence, {prompt, count}, given));
     *answer = new tenon_answer{sequence->held, std::move(stream), {}, {}};

@@ -84,7 +84,8 @@ void Mask::keep(std::span<float> logits, float never) const {
 /// Adds stacks to a place with all that they lead to without a symbol.
 class Automaton::Closing {
 public:
-  Closing(const Grammar &theGrammar, Place &thePlace) : grammar(theGrammar), place(thePlace) {}
+  Closing(const Grammar &theGrammar, Place &thePlace, Effort &theEffort)
+      : grammar(theGrammar), place(thePlace), effort(theEffort) {}
 
   /// False where there are too many.
   bool add(Stack first) {
@@ -98,6 +99,7 @@ public:
         continue;
       }
       uint64_t hash = hashOf(stack);
+      effort += kStack + stack.size() * kFrame + seen.size() / 4;
       if (std::ranges::find(seen, hash) != seen.end()) {
         continue;
       }
@@ -112,12 +114,14 @@ public:
     }
     return true;
   }
-  size_t work() const { return seen.size(); }
 
 private:
+  static constexpr Effort kStack = 50, kFrame = 4;
+
   void expand(const Stack &stack, std::vector<Stack> &open) {
     Frame top = stack.back();
     const Node &node = grammar.nodes[top.node];
+    effort += node.edges.size() * 2;
     if (node.accepts) {
       open.emplace_back(stack.begin(), stack.end() - 1);
     }
@@ -127,6 +131,7 @@ private:
       }
       const Node &target = grammar.nodes[edge.target];
       Stack next = stack;
+      effort += kStack + stack.size();
       next.back() = {edge.target, countBehind(edge, node, top.count)};
       if (edge.kind == Edge::Kind::Call) {
         bool isLast = target.accepts && target.edges.empty();
@@ -147,6 +152,7 @@ private:
 
   const Grammar &grammar;
   Place &place;
+  Effort &effort;
   std::vector<uint64_t> seen; ///< hashes of stacks
 };
 
@@ -156,16 +162,18 @@ Automaton::Automaton(std::shared_ptr<const Grammar> theGrammar,
 
 Place Automaton::start() const {
   Place place;
-  Closing(*grammar, place).add({{grammar->root, 0}});
+  Effort effort = 0; // once for each answer
+  Closing(*grammar, place, effort).add({{grammar->root, 0}});
   return place;
 }
 
-Result<Place> Automaton::nextSymbol(const Place &place, unsigned symbol) const {
+Result<Place> Automaton::nextSymbol(const Place &place, unsigned symbol, Effort &effort) const {
   Place next;
-  Closing closing(*grammar, next);
+  Closing closing(*grammar, next, effort);
   for (const Stack &stack : place.stacks) {
     Frame top = stack.back();
     const Node &node = grammar->nodes[top.node];
+    effort += node.edges.size() * 2;
     for (const Edge &edge : node.edges) {
       if (edge.kind != Edge::Kind::Bytes || symbol < edge.first || symbol > edge.last ||
           !mayTake(edge, node, top.count)) {
@@ -182,14 +190,15 @@ Result<Place> Automaton::nextSymbol(const Place &place, unsigned symbol) const {
   return next;
 }
 
-Result<Place> Automaton::next(const Place &place, int32_t token) const {
+Result<Place> Automaton::next(const Place &place, int32_t token, Effort &effort) const {
   auto marker = std::ranges::find(grammar->markers, token);
   if (marker != grammar->markers.end()) {
-    return nextSymbol(place, kMarkers + static_cast<unsigned>(marker - grammar->markers.begin()));
+    return nextSymbol(place, kMarkers + static_cast<unsigned>(marker - grammar->markers.begin()),
+                      effort);
   }
   Place at = place;
   for (char byte : trie->bytesOf(token)) {
-    TENON_ASSIGN(at, nextSymbol(at, static_cast<unsigned char>(byte)));
+    TENON_ASSIGN(at, nextSymbol(at, static_cast<unsigned char>(byte), effort));
   }
   return at.stacks.empty() && !at.isWhole ? Result<Place>(stuck("a token is not of the format"))
                                           : Result<Place>(std::move(at));
@@ -231,7 +240,7 @@ uint32_t Automaton::idOf(Place place) {
   return id;
 }
 
-uint32_t Automaton::step(uint32_t id, uint8_t byte, uint64_t &work) {
+uint32_t Automaton::step(uint32_t id, uint8_t byte, uint64_t &work, Effort &effort) {
   if (!known[id].next) {
     known[id].next = std::make_unique<std::array<uint32_t, 256>>();
     known[id].next->fill(kUnknown);
@@ -243,7 +252,7 @@ uint32_t Automaton::step(uint32_t id, uint8_t byte, uint64_t &work) {
   }
   ++counted.steps;
   work += 1 + 2 * known[id].place.stacks.size();
-  Result<Place> place = nextSymbol(known[id].place, byte);
+  Result<Place> place = nextSymbol(known[id].place, byte, effort);
   if (!place.isOk()) {
     return kFailed;
   }
@@ -253,16 +262,18 @@ uint32_t Automaton::step(uint32_t id, uint8_t byte, uint64_t &work) {
 }
 
 /// False where it takes too many steps.
-bool Automaton::walk(const TokenTrie::Tree &tree, uint32_t id, TokenBits &bits, uint64_t &work) {
+bool Automaton::walk(const TokenTrie::Tree &tree, uint32_t id, TokenBits &bits, uint64_t &work,
+                     Effort &effort) {
   std::array<uint32_t, 256> path;
   path[0] = id;
   const std::vector<TokenTrie::Node> &nodes = tree.nodes;
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node &node = nodes[i];
     ++counted.walked;
+    effort += 4;
     uint32_t from = path[node.depth];
     uint32_t next = known[from].next ? (*known[from].next)[node.byte] : kUnknown;
-    next = next == kUnknown ? step(from, node.byte, work) : next;
+    next = next == kUnknown ? step(from, node.byte, work, effort) : next;
     if (next == kFailed || work > kMaxMaskSteps || counted.bytes > 2 * kMaxHeldBytes) {
       return false;
     }
@@ -292,7 +303,7 @@ std::optional<uint32_t> Automaton::plainRoom(const Place &place) const {
   return room;
 }
 
-Result<std::shared_ptr<const Mask>> Automaton::make(uint32_t id) {
+Result<std::shared_ptr<const Mask>> Automaton::make(uint32_t id, Effort &effort) {
   TokenBits bits((trie->vocabulary() + 63) / 64);
   uint64_t work = 0;
   std::optional<uint32_t> room = plainRoom(known[id].place);
@@ -300,14 +311,14 @@ Result<std::shared_ptr<const Mask>> Automaton::make(uint32_t id) {
     const TokenBits &plain = trie->plainUpTo(*room);
     bits.assign(plain.begin(), plain.end());
   }
-  bool isDone =
-      (room || walk(trie->plain(), id, bits, work)) && walk(trie->other(), id, bits, work);
+  bool isDone = (room || walk(trie->plain(), id, bits, work, effort)) &&
+                walk(trie->other(), id, bits, work, effort);
   if (!isDone) {
     return stuck("the tokens that may come next take too many steps to find");
   }
   const Place &place = known[id].place;
   for (size_t marker = 0; marker < grammar->markers.size(); ++marker) {
-    TENON_ASSIGN(Place next, nextSymbol(place, kMarkers + static_cast<unsigned>(marker)));
+    TENON_ASSIGN(Place next, nextSymbol(place, kMarkers + static_cast<unsigned>(marker), effort));
     if (!next.stacks.empty() || next.isWhole) {
       setBit(bits, grammar->markers[marker]);
     }
@@ -336,7 +347,7 @@ Result<std::shared_ptr<const Mask>> Automaton::make(uint32_t id) {
   return std::shared_ptr<const Mask>(std::move(mask));
 }
 
-Result<std::shared_ptr<const Mask>> Automaton::mask(const Place &place) {
+Result<std::shared_ptr<const Mask>> Automaton::mask(const Place &place, Effort &effort) {
   std::lock_guard guard(lock);
   ++counted.masks;
   if (counted.bytes > kMaxHeldBytes) {
@@ -350,10 +361,23 @@ Result<std::shared_ptr<const Mask>> Automaton::mask(const Place &place) {
   }
   if (!known[id].mask) {
     ++counted.made;
-    TENON_ASSIGN(known[id].mask, make(id));
+    TENON_ASSIGN(known[id].mask, make(id, effort));
     counted.bytes += known[id].mask->bytes();
   }
   return known[id].mask;
+}
+
+Result<std::shared_ptr<const Mask>> Matcher::mask() {
+  if (effort > allowed) {
+    return stuck("holding the answer to its format takes too long");
+  }
+  return automaton->mask(place, effort);
+}
+
+Status Matcher::take(int32_t token) {
+  allowed += kEffortPerToken;
+  TENON_ASSIGN(place, automaton->next(place, token, effort));
+  return Status::ok();
 }
 
 AutomatonCounts Automaton::counts() const {

@@ -47,6 +47,10 @@ struct Mask {
   uint64_t bytes() const { return bits.size() * 8 + tokens.size() * 4; }
 };
 
+/// What was computed, in units of about a nanosecond: stacks that were copied, edges and nodes of
+/// the vocabulary that were looked at.
+using Effort = uint64_t;
+
 struct AutomatonCounts {
   uint64_t masks = 0;  ///< that were asked for
   uint64_t made = 0;   ///< of those, that were not there
@@ -64,11 +68,12 @@ public:
   Place start() const;
   /// Where the bytes of a token, or a marker, lead; TN0625 where the place is as large as no schema
   /// should need, or the token may not come.
-  Result<Place> next(const Place &place, int32_t token) const;
+  /// This and the next two add to the effort.
+  Result<Place> next(const Place &place, int32_t token, Effort &effort) const;
   /// The same for one symbol; nothing where it may not come.
-  Result<Place> nextSymbol(const Place &place, unsigned symbol) const;
+  Result<Place> nextSymbol(const Place &place, unsigned symbol, Effort &effort) const;
   /// TN0625 where no token may come, or finding them takes too many steps.
-  Result<std::shared_ptr<const Mask>> mask(const Place &place);
+  Result<std::shared_ptr<const Mask>> mask(const Place &place, Effort &effort);
 
   const Grammar &rules() const { return *grammar; }
   AutomatonCounts counts() const;
@@ -90,9 +95,10 @@ private:
   /// The place that stands for it, and for others that tokens do not tell from it.
   Place reduced(const Place &place) const;
   uint32_t idOf(Place place);
-  uint32_t step(uint32_t id, uint8_t byte, uint64_t &work);
-  bool walk(const TokenTrie::Tree &tree, uint32_t id, TokenBits &bits, uint64_t &work);
-  Result<std::shared_ptr<const Mask>> make(uint32_t id);
+  uint32_t step(uint32_t id, uint8_t byte, uint64_t &work, Effort &effort);
+  bool walk(const TokenTrie::Tree &tree, uint32_t id, TokenBits &bits, uint64_t &work,
+            Effort &effort);
+  Result<std::shared_ptr<const Mask>> make(uint32_t id, Effort &effort);
   std::optional<uint32_t> plainRoom(const Place &place) const;
 
   const std::shared_ptr<const Grammar> grammar;
@@ -109,18 +115,21 @@ public:
   explicit Matcher(std::shared_ptr<Automaton> theAutomaton)
       : automaton(std::move(theAutomaton)), place(automaton->start()) {}
 
-  Result<std::shared_ptr<const Mask>> mask() const { return automaton->mask(place); }
+  /// Errors are those of Automaton; TN0625 where the whole answer takes more than kMaxEffort, and
+  /// kEffortPerToken for each token: no schema holds up the answers of others for long.
+  Result<std::shared_ptr<const Mask>> mask();
   /// Takes a token of the mask that ends no text.
-  Status take(int32_t token) {
-    TENON_ASSIGN(place, automaton->next(place, token));
-    return Status::ok();
-  }
+  Status take(int32_t token);
   /// Whether the text is whole and nothing may follow.
   bool isOver() const { return place.isOver(); }
 
 private:
+  /// Half a second, and half a millisecond.
+  static constexpr Effort kMaxEffort = 500'000'000, kEffortPerToken = 500'000;
+
   std::shared_ptr<Automaton> automaton;
   Place place;
+  Effort effort = 0, allowed = kMaxEffort;
 };
 
 } // namespace tenon::generate::grammar

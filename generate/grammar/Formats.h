@@ -30,6 +30,9 @@ public:
   Result<std::shared_ptr<Automaton>> object();
   /// A JSON value of a schema, which is text of JSON. TN0105 where it is none; TN0256.
   Result<std::shared_ptr<Automaton>> schema(std::string_view text);
+  /// What OpenAI's interface calls a response_format, as JSON: an object whose type is text, which
+  /// gives null, json_object or json_schema. TN0105 where it is none; TN0256.
+  Result<std::shared_ptr<Automaton>> response(std::string_view format);
   /// What `make` gives, where the name is not known yet.
   Result<std::shared_ptr<Automaton>> named(const std::string &name, const Make &make);
 

@@ -30,17 +30,6 @@ bool isClosed(const Conditions &conditions) {
   return hasList && conditions.choices.empty();
 }
 
-/// What the listed schemas of a property say.
-Json propertyOf(const Conditions &conditions, const std::string &name) {
-  std::vector<Json> schemas;
-  for (const Part &part : conditions.objects) {
-    if (part.contains("properties") && part["properties"].contains(name)) {
-      schemas.push_back(part["properties"][name]);
-    }
-  }
-  return joined(std::move(schemas));
-}
-
 Result<bool> areApart(SchemaReader &reader, const Conditions &written, const Conditions &other,
                       int depth) {
   if ((writtenTypes(written) & other.types) == 0) {
@@ -83,32 +72,61 @@ Result<bool> areApart(SchemaReader &reader, const Conditions &written, const Con
 
 } // namespace
 
+Json propertyOf(const Conditions &conditions, const std::string &name) {
+  std::vector<Json> schemas;
+  for (const Part &part : conditions.objects) {
+    if (part.contains("properties") && part["properties"].contains(name)) {
+      schemas.push_back(part["properties"][name]);
+    }
+  }
+  return joined(std::move(schemas));
+}
+
+bool hasNoValue(SchemaReader &reader, const Conditions &conditions) {
+  auto isNone = [](const Conditions &of) {
+    auto is = [&](const Json &value) {
+      return (typesOf(value) & of.types) != 0 &&
+             std::ranges::find(of.excluded, value) == of.excluded.end();
+    };
+    return of.types == 0 || (of.values && std::ranges::none_of(*of.values, is));
+  };
+  bool areObjects = writtenTypes(conditions) == bitOf(JsonType::Object);
+  if (isNone(conditions) || !areObjects || conditions.required.empty()) {
+    return isNone(conditions);
+  }
+  Result<Conditions> names = reader.read(joined(conditions.names), "#");
+  return std::ranges::any_of(conditions.required, [&](const std::string &name) {
+    if (names.isOk() && std::ranges::find(names->excluded, Json(name)) != names->excluded.end()) {
+      return true;
+    }
+    Result<Conditions> said = reader.read(propertyOf(conditions, name), "#");
+    return said.isOk() && isNone(*said);
+  });
+}
+
 JsonTypes writtenTypes(const Conditions &conditions) {
   return conditions.hasType ? conditions.types : conditions.types & conditions.keywordTypes();
 }
 
-Status checkApart(SchemaReader &reader, const Conditions &base, const Conditions::Choice &choice) {
+Result<std::optional<std::pair<size_t, size_t>>>
+firstOverlap(SchemaReader &reader, const Conditions &base, const Conditions::Choice &choice) {
   constexpr size_t kMaxExact = 100;
-  if (choice.schemas.size() > kMaxExact) {
+  if (choice.alternatives.size() > kMaxExact) {
     return refuseSchema(choice.path, strCat("has more than ", kMaxExact, " alternatives"));
   }
   std::vector<Conditions> all;
-  for (size_t i = 0; i < choice.schemas.size(); ++i) {
-    Conditions each = base;
-    TENON_TRY(reader.addTo(each, choice.schemas[i], strCat(choice.path, '/', i)));
-    all.push_back(std::move(each));
+  for (const Conditions::Alternative &alternative : choice.alternatives) {
+    TENON_TRY(reader.addTo(all.emplace_back(base), alternative));
   }
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < all.size(); ++j) {
       TENON_ASSIGN(bool apart, i == j ? Result<bool>(true) : areApart(reader, all[i], all[j], 0));
       if (!apart) {
-        return refuseSchema(choice.path,
-                            strCat("has alternatives ", std::min(i, j), " and ", std::max(i, j),
-                                   ", which may both hold of one value: use anyOf"));
+        return std::optional(std::pair(std::min(i, j), std::max(i, j)));
       }
     }
   }
-  return Status::ok();
+  return std::optional<std::pair<size_t, size_t>>();
 }
 
 } // namespace tenon::generate::grammar

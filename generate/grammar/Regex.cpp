@@ -74,12 +74,27 @@ public:
   explicit RegexParser(std::u32string_view theText) : text(theText) {}
 
   Result<NodePtr> parse() {
+    TENON_TRY(parseLookaheads());
     TENON_ASSIGN(NodePtr node, parseChoice());
     if (at < text.size()) {
       return unknownPart("a ')' without its '('");
     }
+    if (!lookaheads.empty()) {
+      if (node->parts.size() > 1) {
+        return unknownPart("a lookahead before one of several alternatives");
+      }
+      std::vector<NodePtr> &parts = node->parts[0]->parts;
+      parts.insert(parts.begin(), setOf({{kBegin, kBegin}}));
+    }
     return std::move(node);
   }
+
+  /// What the beginning of the text must match, or must not.
+  struct Lookahead {
+    NodePtr node;
+    bool isNegated;
+  };
+  std::vector<Lookahead> lookaheads;
 
 private:
   bool take(char32_t point) {
@@ -91,6 +106,25 @@ private:
     bool is = text.substr(at).starts_with(what);
     at += is ? what.size() : 0;
     return is;
+  }
+
+  /// Those behind the first `^`: what else an automaton takes is narrowed by them.
+  Status parseLookaheads() {
+    if (!text.starts_with(U"^(?=") && !text.starts_with(U"^(?!")) {
+      return Status::ok();
+    }
+    at = 1;
+    for (;;) {
+      bool isNegated = takeAll(U"(?!");
+      if (!isNegated && !takeAll(U"(?=")) {
+        return Status::ok();
+      }
+      TENON_ASSIGN(NodePtr inside, parseChoice());
+      if (!take(')')) {
+        return unknownPart("a '(' without its ')'");
+      }
+      lookaheads.push_back({std::move(inside), isNegated});
+    }
   }
 
   Result<NodePtr> parseChoice() {
@@ -411,10 +445,11 @@ public:
     return false;
   }
 
-  std::optional<Dfa> determinize(uint32_t start, uint32_t end) {
+  /// `isAtBegin`: it matches at the beginning, with and without a `^`.
+  std::optional<Dfa> determinize(uint32_t start, uint32_t end, bool isAtBegin) {
     uint32_t before = make();
     states[before].goesOn.push_back(start);
-    states[before].takes.push_back({{{0, kEnd}}, before});
+    states[before].takes.push_back({{{isAtBegin ? kBegin : 0, isAtBegin ? kBegin : kEnd}}, before});
     states[end].takes.push_back({{{0, kEnd}}, end});
     std::map<std::vector<uint32_t>, uint32_t> numbers;
     std::vector<std::vector<uint32_t>> subsets;
@@ -549,14 +584,25 @@ private:
   std::vector<State> states;
 };
 
+std::optional<Dfa> compileTree(const Node &tree, bool isAtBegin, Budget &budget) {
+  Nfa nfa(budget);
+  uint32_t start = nfa.make(), end = nfa.make();
+  return nfa.add(tree, start, end) ? nfa.determinize(start, end, isAtBegin) : std::nullopt;
+}
+
 } // namespace
 
 Result<Dfa> compileRegex(std::string_view text, Budget &budget) {
   TENON_ASSIGN(std::u32string points, decodeUtf8(text));
-  TENON_ASSIGN(NodePtr tree, RegexParser(points).parse());
-  Nfa nfa(budget);
-  uint32_t start = nfa.make(), end = nfa.make();
-  std::optional<Dfa> dfa = nfa.add(*tree, start, end) ? nfa.determinize(start, end) : std::nullopt;
+  RegexParser parser(points);
+  TENON_ASSIGN(NodePtr tree, parser.parse());
+  std::optional<Dfa> dfa = compileTree(*tree, false, budget);
+  for (const RegexParser::Lookahead &lookahead : parser.lookaheads) {
+    std::optional<Dfa> seen = compileTree(*lookahead.node, true, budget);
+    dfa = dfa && seen
+              ? intersection(*dfa, lookahead.isNegated ? complementOf(*seen) : *seen, budget)
+              : std::nullopt;
+  }
   if (!dfa) {
     return Status::error(ErrorId::SchemaUnsupported, "the pattern's automaton is too large");
   }

@@ -4,6 +4,7 @@
 // One file: a rule's kinds of values share the compiler's rules, budget and references.
 #include "generate/grammar/Schema.h"
 
+#include "generate/grammar/ContainerWriter.h"
 #include "generate/grammar/OneOf.h"
 #include "generate/grammar/Regex.h"
 #include "generate/grammar/SchemaParts.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -27,16 +29,10 @@ constexpr uint64_t kBudget = 3'000'000;
 constexpr uint64_t kMaxCount = 1'000'000'000;
 constexpr size_t kMaxPatterns = 4;
 
-/// The members under a key; none where it is not there.
-const Json &membersOf(const Part &part, const char *key) {
-  static const Json kNone = Json::object();
-  return part.contains(key) ? part[key] : kNone;
-}
-
-class SchemaCompiler {
+class SchemaCompiler : ContainerWriter {
 public:
   SchemaCompiler(Grammar &theGrammar, const JsonRules &theRules, const Json &root)
-      : grammar(theGrammar), rules(theRules), reader(root), end(theGrammar.addEnd()) {}
+      : ContainerWriter(theGrammar, theRules), reader(root) {}
 
   Result<uint32_t> compile(const Json &schema, const std::string &path) {
     uint32_t first = ruleOf(schema, path);
@@ -54,10 +50,6 @@ private:
     Json schema;
     std::string path;
     uint32_t rule;
-  };
-  /// Names of properties beside the listed ones, and what their values are.
-  struct NameGroup {
-    uint32_t names, values;
   };
 
   uint32_t ruleOf(const Json &schema, const std::string &path) {
@@ -82,24 +74,53 @@ private:
     if (conditions.choices.empty()) {
       return addFlat(conditions, rule, path);
     }
+    if (hasNoValue(reader, conditions)) {
+      return Status::ok();
+    }
     Conditions::Choice choice = std::move(conditions.choices.back());
     conditions.choices.pop_back();
     bool isAlone = conditions.isFree() && conditions.choices.empty();
     if (choice.isExact) {
-      TENON_TRY(checkApart(reader, conditions, choice));
+      TENON_TRY(makeExact(conditions, choice));
     }
-    for (size_t i = 0; i < choice.schemas.size(); ++i) {
-      std::string where = strCat(choice.path, '/', i);
-      if (isAlone) {
-        grammar.call(rule, ruleOf(choice.schemas[i], where), end);
+    for (const Conditions::Alternative &alternative : choice.alternatives) {
+      const Conditions::Term &only = alternative[0];
+      if (isAlone && alternative.size() == 1 && !only.isNegated) {
+        grammar.call(rule, ruleOf(only.schema, only.path), end);
         continue;
       }
       Conditions both = conditions;
-      TENON_TRY(reader.addTo(both, choice.schemas[i], where));
+      TENON_TRY(reader.addTo(both, alternative));
       uint32_t each = grammar.add();
       grammar.call(rule, each, end);
-      TENON_TRY(addValues(std::move(both), each, where));
+      TENON_TRY(addValues(std::move(both), each, only.path));
     }
+    return Status::ok();
+  }
+
+  /// Where alternatives of a oneOf overlap, each is to hold without the others.
+  Status makeExact(const Conditions &base, Conditions::Choice &choice) {
+    TENON_ASSIGN(auto overlap, firstOverlap(reader, base, choice));
+    if (!overlap) {
+      return Status::ok();
+    }
+    std::vector<Conditions::Alternative> alone = choice.alternatives;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      for (size_t j = 0; j < alone.size(); ++j) {
+        if (i != j) {
+          Conditions::Term other = choice.alternatives[j][0];
+          other.isNegated = true;
+          Conditions probe;
+          if (!reader.addTo(probe, {other}).isOk()) {
+            return refuseSchema(
+                choice.path, strCat("has alternatives ", overlap->first, " and ", overlap->second,
+                                    ", which may both hold of one value: use anyOf"));
+          }
+          alone[i].push_back(std::move(other));
+        }
+      }
+    }
+    choice.alternatives = std::move(alone);
     return Status::ok();
   }
 
@@ -115,17 +136,27 @@ private:
       return Status::ok();
     }
     auto has = [&](JsonType type) { return (types & bitOf(type)) != 0; };
-    if (has(JsonType::Null)) {
+    auto isExcluded = [&](const Json &value) {
+      return std::ranges::find(conditions.excluded, value) != conditions.excluded.end();
+    };
+    if (has(JsonType::Null) && !isExcluded(nullptr)) {
       grammar.call(rule, rules.null, end);
     }
-    if (has(JsonType::Boolean)) {
-      grammar.call(rule, rules.boolean, end);
+    for (bool value : {true, false}) {
+      if (has(JsonType::Boolean) && !isExcluded(value)) {
+        grammar.text(rule, value ? "true" : "false", end);
+      }
     }
     if (has(JsonType::Number) || has(JsonType::Integer)) {
       TENON_TRY(addNumbers(conditions, !has(JsonType::Number), rule, path));
     }
     if (has(JsonType::String)) {
       TENON_TRY(addString(conditions, rule, path));
+    }
+    for (const Json &value : conditions.excluded) {
+      if (value.is_structured() && (typesOf(value) & types) != 0) {
+        return refuseSchema(path, "excludes an object or an array, which is not held");
+      }
     }
     if (has(JsonType::Array)) {
       TENON_TRY(addArray(conditions, rule, path));
@@ -152,6 +183,8 @@ private:
   Status addNumbers(const Conditions &conditions, bool isInteger, uint32_t rule,
                     const std::string &path) {
     NumberRange range = rangeOf(conditions, isInteger);
+    std::ranges::copy_if(conditions.excluded, std::back_inserter(range.excluded),
+                         [](const Json &value) { return value.is_number(); });
     if (range.isFree()) {
       grammar.call(rule, isInteger ? rules.integer : rules.number, end);
       return Status::ok();
@@ -160,6 +193,20 @@ private:
     TENON_TRY(placed(path, numbers.status()));
     addTexts(grammar, rule, *numbers, end);
     return checkSize(path);
+  }
+
+  /// A pattern says it where no text has both: programs write patterns that they call by the name
+  /// of a format.
+  Status narrowToFormat(const Conditions &conditions, std::optional<Dfa> &text, const Dfa &format,
+                        const std::string &path) {
+    std::optional<Dfa> both = text ? intersection(*text, format, budget) : std::optional(format);
+    if (!both) {
+      return refuseSchema(path, "makes the schema's automaton too large");
+    }
+    if (!both->isEmpty() || conditions.patterns.empty()) {
+      text = std::move(both);
+    }
+    return Status::ok();
   }
 
   /// What patterns, formats and lengths leave of all texts; none where only lengths do.
@@ -175,15 +222,31 @@ private:
       TENON_TRY(placed(path + "/pattern", dfa.status()));
       TENON_TRY(narrow(*dfa));
     }
+    for (const std::string &pattern : conditions.notPatterns) {
+      Result<Dfa> dfa = compileRegex(pattern, budget);
+      TENON_TRY(placed(path + "/not/pattern", dfa.status()));
+      TENON_TRY(narrow(complementOf(*dfa)));
+    }
+    std::vector<std::u32string> excluded;
+    for (const Json &value : conditions.excluded) {
+      if (value.is_string()) {
+        TENON_ASSIGN(excluded.emplace_back(), decodeUtf8(value.get_ref<const std::string &>()));
+      }
+    }
+    if (!excluded.empty()) {
+      TENON_TRY(narrow(complementOf(textsOf(excluded))));
+    }
     for (const std::string &format : conditions.formats) {
-      std::string_view regex = regexOfFormat(format);
-      if (regex.empty()) {
+      std::optional<std::string_view> regex = regexOfFormat(format);
+      if (!regex && conditions.patterns.empty()) {
         return refuseSchema(path + "/format",
                             strCat("is '", format.substr(0, 32), "', which is not held"));
       }
-      Result<Dfa> dfa = compileRegex(regex, budget);
-      TENON_TRY(placed(path + "/format", dfa.status()));
-      TENON_TRY(narrow(*dfa));
+      if (regex && !regex->empty()) {
+        Result<Dfa> dfa = compileRegex(*regex, budget);
+        TENON_TRY(placed(path + "/format", dfa.status()));
+        TENON_TRY(narrowToFormat(conditions, result, *dfa, path));
+      }
     }
     bool hasLengths = conditions.minLength > 0 || conditions.maxLength;
     if (result && hasLengths) {
@@ -224,7 +287,8 @@ private:
 
   /// Whether a value that is no container satisfies what stands beside its list.
   Result<bool> holds(const Conditions &conditions, const Json &value, const std::string &path) {
-    if ((typesOf(value) & conditions.types) == 0) {
+    if ((typesOf(value) & conditions.types) == 0 ||
+        std::ranges::find(conditions.excluded, value) != conditions.excluded.end()) {
       return false;
     }
     JsonTypes about = conditions.keywordTypes();
@@ -281,39 +345,6 @@ private:
     return checkSize(path);
   }
 
-  uint32_t spaceBehind(uint32_t from) {
-    uint32_t next = grammar.add();
-    grammar.call(from, rules.space, next).isLeaf = true;
-    return next;
-  }
-
-  void addLiteral(const Json &value, uint32_t from, uint32_t to) {
-    if (!value.is_structured() || value.empty()) {
-      grammar.text(from, dumpJson(value), to);
-      return;
-    }
-    auto sign = [&](char c) {
-      uint32_t next = grammar.add();
-      grammar.bytes(from, static_cast<unsigned char>(c), static_cast<unsigned char>(c), next);
-      from = spaceBehind(next);
-    };
-    bool isFirst = true;
-    for (const auto &[name, part] : value.items()) {
-      sign(!std::exchange(isFirst, false) ? ',' : value.is_array() ? '[' : '{');
-      uint32_t next = grammar.add();
-      if (value.is_object()) {
-        grammar.text(from, dumpJson(Json(name)), next);
-        from = spaceBehind(next);
-        sign(':');
-        next = grammar.add();
-      }
-      addLiteral(part, from, next);
-      from = spaceBehind(next);
-    }
-    char close = value.is_array() ? ']' : '}';
-    grammar.bytes(from, static_cast<unsigned char>(close), static_cast<unsigned char>(close), to);
-  }
-
   // Containers.
 
   /// What the schemas of an array say of the item at an index; behind all listed ones for -1.
@@ -345,71 +376,109 @@ private:
     uint32_t open = grammar.add();
     grammar.bytes(rule, '[', '[', open);
     uint32_t at = spaceBehind(open);
+    if (conditions.areUnique && most > 1) {
+      return addUnique(conditions, at, path);
+    }
+    Items items;
+    TENON_TRY(readContained(conditions, items, path));
     bool isFirst = true;
     for (size_t i = 0; i < listed && i < most; ++i) {
       bool isSaid = false;
       Json schema = itemOf(conditions, static_cast<std::ptrdiff_t>(i), isSaid);
-      closeAt(at, i >= least, ']');
+      closeAt(at, i >= least && items.leastOf == 0, ']');
       uint32_t behind = grammar.add();
       grammar.call(afterComma(at, isFirst), ruleOf(schema, path + "/prefixItems"), behind);
       at = spaceBehind(behind);
       isFirst = false;
     }
-    closeAt(at, listed >= least || most <= listed, ']');
+    closeAt(at, items.leastOf == 0 && (listed >= least || most <= listed), ']');
     bool isSaid = false;
     Json schema = itemOf(conditions, -1, isSaid);
-    bool isOpen = isSaid || listed == 0 || least > listed;
+    bool isOpen = isSaid || listed == 0 || least > listed || items.leastOf > 0;
     if (most > listed && isOpen) {
       auto rest = [&](uint64_t count) {
         return static_cast<uint32_t>(
             count == kUnbounded ? kUnbounded : count - std::min<uint64_t>(count, listed));
       };
-      addItems(afterComma(at, isFirst), ruleOf(schema, path + "/items"), rest(least), rest(most));
+      items.least = std::max(rest(least), items.leastOf);
+      items.most = rest(most);
+      if (items.contained) {
+        items.both = ruleOf(joined({schema, items.contained->schema}), items.contained->path);
+      }
+      if (items.mostOf) {
+        schema = joined({schema, Json{{"not", items.contained->schema}}});
+      }
+      items.rule = ruleOf(schema, path + "/items");
+      addItems(afterComma(at, isFirst), items);
     }
     return checkSize(path);
   }
 
-  void closeAt(uint32_t at, bool may, char sign) {
-    if (may) {
-      grammar.bytes(at, static_cast<unsigned char>(sign), static_cast<unsigned char>(sign), end);
+  static Status readContained(const Conditions &conditions, Items &items, const std::string &path) {
+    constexpr uint64_t kMaxContained = 1000;
+    if (conditions.contained.empty()) {
+      return Status::ok();
     }
-  }
-
-  /// Where the next part of a container begins.
-  uint32_t afterComma(uint32_t at, bool isFirst) {
-    if (isFirst) {
-      return at;
+    const Conditions::Contained &contained = conditions.contained[0];
+    if (conditions.contained.size() > 1) {
+      return refuseSchema(path, "has several 'contains', of which one is held");
     }
-    uint32_t comma = grammar.add();
-    grammar.bytes(at, ',', ',', comma);
-    return spaceBehind(comma);
+    if (contained.least > kMaxContained || contained.most.value_or(0) > kMaxContained) {
+      return refuseSchema(contained.path, strCat("counts above ", kMaxContained));
+    }
+    items.leastOf = static_cast<uint32_t>(contained.least);
+    if (contained.most) {
+      items.mostOf = static_cast<uint32_t>(*contained.most);
+    }
+    items.contained = &contained;
+    return Status::ok();
   }
 
-  Edge &keep(Edge &edge) {
-    edge.count = Count::Keep;
-    return edge;
+  /// The values that conditions leave, where they are few and scalar.
+  Status listValues(Conditions conditions, std::vector<Json> &values, bool &isListed,
+                    const std::string &path) {
+    if (!conditions.choices.empty()) {
+      Conditions::Choice choice = std::move(conditions.choices.back());
+      conditions.choices.pop_back();
+      isListed = isListed && !choice.isExact;
+      for (const Conditions::Alternative &alternative : choice.alternatives) {
+        Conditions both = conditions;
+        TENON_TRY(reader.addTo(both, alternative));
+        TENON_TRY(listValues(std::move(both), values, isListed, path));
+      }
+      return Status::ok();
+    }
+    JsonTypes types = writtenTypes(conditions);
+    isListed = isListed && (conditions.values ||
+                            (types & ~(bitOf(JsonType::Null) | bitOf(JsonType::Boolean))) == 0);
+    for (const Json &value : conditions.values.value_or(std::vector<Json>{nullptr, false, true})) {
+      TENON_ASSIGN(bool is, holds(conditions, value, path));
+      isListed = isListed && !(is && value.is_structured());
+      if (is && std::ranges::find(values, value) == values.end()) {
+        values.push_back(value);
+      }
+    }
+    return Status::ok();
   }
 
-  /// `least` to `most` items, at least one, and the bracket behind them.
-  void addItems(uint32_t from, uint32_t rule, uint32_t least, uint32_t most) {
-    auto node = [&] { return grammar.addCounted(least, most); };
-    uint32_t item = node(), behind = node(), next = node(), comma = node();
-    grammar.empty(from, item);
-    Edge &one = grammar.call(item, rule, behind);
-    one.count = Count::Add;
-    one.guard = Guard::BelowMost;
-    keep(grammar.call(behind, rules.space, next)).isLeaf = true;
-    grammar.bytes(next, ']', ']', end).guard = Guard::FromLeast;
-    keep(grammar.bytes(next, ',', ',', comma)).guard = Guard::BelowMost;
-    keep(grammar.call(comma, rules.space, item)).isLeaf = true;
-  }
+  /// Items of which no two are equal.
+  Status addUnique(const Conditions &conditions, uint32_t at, const std::string &path) {
 
-  /// The value of a property behind its name, which ends at `at`; and where it ends.
-  uint32_t addValue(uint32_t at, uint32_t rule) {
-    uint32_t colon = spaceBehind(at), behind = grammar.add(), value = grammar.add();
-    grammar.bytes(colon, ':', ':', behind);
-    grammar.call(spaceBehind(behind), rule, value);
-    return spaceBehind(value);
+    bool isSaid = false, isListed = conditions.contained.empty();
+    std::vector<Json> values;
+    Json schema = itemOf(conditions, -1, isSaid);
+    for (const Part &part : conditions.arrays) {
+      isListed = isListed && !part.contains("prefixItems");
+    }
+    TENON_ASSIGN(Conditions items, reader.read(schema, path + "/items"));
+    TENON_TRY(listValues(std::move(items), values, isListed, path + "/items"));
+    if (!isListed || values.size() > kMaxUnique) {
+      return refuseSchema(path + "/uniqueItems",
+                          strCat("is held for up to ", kMaxUnique,
+                                 " items of an enum, a const, booleans and null only"));
+    }
+    writeUnique(at, values, conditions.minItems, conditions.maxItems.value_or(values.size()));
+    return checkSize(path);
   }
 
   Status addObject(const Conditions &conditions, uint32_t rule, const std::string &path) {
@@ -418,65 +487,59 @@ private:
     auto isRequired = [&](const std::string &name) {
       return std::ranges::find(conditions.required, name) != conditions.required.end();
     };
-    uint64_t required = conditions.required.size();
-    uint64_t most = conditions.maxProperties.value_or(kUnbounded);
     // Names that are not listed may be equal, and equal ones are one property.
-    bool isCounted = conditions.minProperties > std::max<uint64_t>(required, 1) ||
-                     (most < names.size() && !names.empty());
-    if (isCounted) {
-      return refuseSchema(path, "counts properties, which is held for names that are not listed, "
-                                "and there from one on");
+    constexpr uint64_t kMaxCounted = 10'000;
+    uint64_t least = conditions.minProperties, listed = names.size();
+    uint64_t most = conditions.maxProperties.value_or(kUnbounded);
+    bool isBelowAll = most < listed;
+    // How many came is known up to here; where not all may come, never more do.
+    uint64_t last = isBelowAll ? most : std::max<uint64_t>(std::min(least, listed + 1), 1);
+    if (last * listed > kMaxCounted) {
+      return refuseSchema(path, "counts too many properties");
+    }
+    if (!groups.empty() && least > listed + 1 && least <= most) {
+      return refuseSchema(path, "counts properties whose names are not listed, which is held for "
+                                "one of them");
     }
     uint32_t open = grammar.add();
     grammar.bytes(rule, '{', '{', open);
-    uint32_t first = spaceBehind(open), some = grammar.add(); // without and with one before
+    std::vector<uint32_t> at = {spaceBehind(open)}; // behind each number of properties
+    at.resize(last + 1);
+    std::generate(at.begin() + 1, at.end(), [&] { return grammar.add(); });
     for (const std::string &name : names) {
       TENON_ASSIGN(Json schema, namedSchema(conditions, name, path));
       uint32_t value = ruleOf(schema, strCat(path, "/properties/", name.substr(0, 64)));
-      uint32_t key = grammar.add(), behind = grammar.add(), nextFirst = grammar.add();
-      grammar.text(key, dumpJson(Json(name)), behind);
-      grammar.empty(first, key);
-      grammar.empty(afterComma(some, false), key);
-      uint32_t nextSome = addValue(behind, value);
-      if (!isRequired(name)) {
-        grammar.empty(first, nextFirst);
-        grammar.empty(some, nextSome);
+      std::vector<uint32_t> next(at.size());
+      std::ranges::generate(next, [&] { return grammar.add(); });
+      for (uint64_t count = 0; count <= last && !grammar.isFull(); ++count) {
+        if (count > 0) {
+          uint32_t key = grammar.add(), behind = grammar.add();
+          grammar.text(key, dumpJson(Json(name)), behind);
+          grammar.empty(afterComma(at[count - 1], count == 1), key);
+          if (count == last && !isBelowAll) {
+            grammar.empty(afterComma(at[count], false), key);
+          }
+          grammar.empty(addValue(behind, value), next[count]);
+        }
+        if (!isRequired(name)) {
+          grammar.empty(at[count], next[count]);
+        }
       }
-      first = nextFirst;
-      some = nextSome;
+      at = std::move(next);
     }
-    closeAt(first, conditions.minProperties == 0, '}');
-    closeAt(some, true, '}');
-    if (most > names.size()) {
-      addNamed(groups, first, some,
-               static_cast<uint32_t>(most == kUnbounded || most > kMaxCount ? kUnbounded
-                                                                            : most - names.size()));
+    std::vector<uint32_t> first; // where a name that is not listed may stand
+    for (uint64_t count = 0; count <= last; ++count) {
+      closeAt(at[count], count >= least, '}');
+      if (count + 1 >= least && count < most) {
+        first.push_back(afterComma(at[count], count == 0));
+      }
+      if (isBelowAll) {
+        addNamed(groups, std::exchange(first, {}), static_cast<uint32_t>(most - count));
+      }
     }
+    bool isBounded = most <= kMaxCount;
+    addNamed(groups, first, isBounded ? static_cast<uint32_t>(most - listed) : kUnbounded);
     return checkSize(path);
-  }
-
-  /// Up to `most` properties whose names are not listed, and the bracket.
-  void addNamed(const std::vector<NameGroup> &groups, uint32_t first, uint32_t some,
-                uint32_t most) {
-    auto node = [&] { return grammar.addCounted(0, most); };
-    auto space = [&](uint32_t from, uint32_t to) {
-      keep(grammar.call(from, rules.space, to)).isLeaf = true;
-    };
-    uint32_t name = node(), next = node(), comma = node();
-    grammar.empty(first, name);
-    grammar.empty(afterComma(some, false), name);
-    for (NameGroup group : groups) {
-      uint32_t behind = node(), colon = node(), value = node(), item = node(), ended = node();
-      keep(grammar.call(name, group.names, behind));
-      space(behind, colon);
-      keep(grammar.bytes(colon, ':', ':', value));
-      space(value, item);
-      grammar.call(item, group.values, ended).count = Count::Add;
-      space(ended, next);
-    }
-    grammar.bytes(next, '}', '}', end);
-    keep(grammar.bytes(next, ',', ',', comma)).guard = Guard::BelowMost;
-    space(comma, name);
   }
 
   static std::vector<std::string> listedNames(const Conditions &conditions) {
@@ -642,10 +705,7 @@ private:
     return textOf(said, where);
   }
 
-  Grammar &grammar;
-  const JsonRules &rules;
   SchemaReader reader;
-  const uint32_t end;
   Budget budget{kBudget};
   std::unordered_map<std::string, uint32_t> known; ///< rules, by schema
   std::vector<Pending> pending;

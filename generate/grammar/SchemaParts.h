@@ -39,9 +39,27 @@ struct Conditions {
   uint64_t multiple = 1;
   uint64_t minLength = 0, minItems = 0, minProperties = 0;
   std::optional<uint64_t> maxLength, maxItems, maxProperties;
-  /// One schema of each list holds, and where `isExact` no other of it does.
+  bool areUnique = false;               ///< items
+  std::vector<Json> excluded;           ///< values
+  std::vector<std::string> notPatterns; ///< that match nowhere in a text
+  /// At least `least` items are of the schema, and at most `most`.
+  struct Contained {
+    Json schema;
+    uint64_t least = 1;
+    std::optional<uint64_t> most;
+    std::string path;
+  };
+  std::vector<Contained> contained;
+  /// Schemas that hold together, or do not hold.
+  struct Term {
+    Json schema;
+    std::string path;
+    bool isNegated = false;
+  };
+  using Alternative = std::vector<Term>;
+  /// One alternative of each list holds, and where `isExact` no other of it does.
   struct Choice {
-    std::vector<Json> schemas;
+    std::vector<Alternative> alternatives;
     bool isExact = false;
     std::string path;
   };
@@ -60,10 +78,8 @@ public:
 
   /// TN0256 with the path for what is not known, and for references that lead nowhere.
   Result<Conditions> read(const Json &schema, const std::string &path);
-  /// What the conditions ask and the schema asks too.
-  Status addTo(Conditions &to, const Json &schema, const std::string &path) {
-    return add(to, schema, path, 0);
-  }
+  /// What the conditions ask and the alternative asks too.
+  Status addTo(Conditions &to, const Conditions::Alternative &alternative);
 
 private:
   Status add(Conditions &to, const Json &schema, const std::string &path, int depth);
@@ -71,11 +87,20 @@ private:
   Status addKeyword(Conditions &to, const std::string &name, const Json &value,
                     const std::string &path, int depth);
   Status addParts(Conditions &to, const Json &schema, const std::string &path);
+  Status addContained(Conditions &to, const Json &schema, const std::string &path);
+  static Status addConditionals(Conditions &to, const Json &schema, const std::string &path);
+  Result<const Json *> targetOf(const Json &reference, const std::string &path) const;
+  // Of what is not to hold.
+  Status addNot(Conditions &to, const Json &schema, const std::string &path, int depth);
+  Status addNotKeyword(Conditions &to, const std::string &name, const Json &value,
+                       const std::string &path, int depth);
 
   const Json &root;
   uint64_t joined = 0; ///< schemas
 };
 
+/// The members under a key; none where it is not there.
+const Json &membersOf(const Json &of, const std::string &key);
 bool isAnything(const Json &schema);
 /// A schema that all of these are; `true` for none.
 Json joined(std::vector<Json> schemas);

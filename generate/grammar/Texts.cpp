@@ -27,6 +27,21 @@ namespace {
 #define TENON_GROUP "[0-9A-Fa-f]{1,4}"
 #define TENON_COUNT "\\d{1,6}"
 
+#define TENON_HEX "[0-9a-fA-F]"
+#define TENON_UUID(VERSION, VARIANT)                                                               \
+  "^" TENON_HEX "{8}-" TENON_HEX "{4}-" VERSION TENON_HEX "{3}-" VARIANT TENON_HEX                 \
+  "{3}-" TENON_HEX "{12}$"
+#define TENON_VERSION(DIGIT) TENON_UUID(DIGIT, "[89ab]")
+#define TENON_EMAIL                                                                                \
+  "^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@(" TENON_LABEL "\\.){1,3}[A-Za-z]{2,10}$"
+#define TENON_HOST "^(" TENON_LABEL "\\.){0,4}[A-Za-z]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?$"
+#define TENON_PATH "(/[A-Za-z0-9._~-]*)*(\\?[A-Za-z0-9._~=&-]*)?(#[A-Za-z0-9._~-]*)?$"
+#define TENON_URI                                                                                  \
+  "^[a-z][a-z0-9+.-]{1,20}://" TENON_LABEL "(\\." TENON_LABEL "){0,4}(:[1-9]\\d{0,3})?" TENON_PATH
+#define TENON_BASE64(SIGN) "^(" SIGN "{4})*(" SIGN "{2}==|" SIGN "{3}=)?$"
+
+/// Those of JSON Schema, and those that pydantic, zod and OpenAPI write; an empty one says nothing
+/// of the text.
 constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
     {"date", "^" TENON_DATE "$"},
     {"time", "^" TENON_TIME "$"},
@@ -36,17 +51,46 @@ constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
      "D)?|" TENON_COUNT "D)(T(" TENON_COUNT "H(" TENON_COUNT "M(" TENON_COUNT "S)?)?|" TENON_COUNT
      "M(" TENON_COUNT "S)?|" TENON_COUNT "S))?|T(" TENON_COUNT "H(" TENON_COUNT "M(" TENON_COUNT
      "S)?)?|" TENON_COUNT "M(" TENON_COUNT "S)?|" TENON_COUNT "S)|" TENON_COUNT "W)$"},
-    {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
-    {"email",
-     "^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@(" TENON_LABEL "\\.){1,3}[A-Za-z]{2,10}$"},
-    {"hostname", "^(" TENON_LABEL "\\.){0,4}[A-Za-z]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?$"},
+    {"uuid", TENON_UUID(TENON_HEX, TENON_HEX)},
+    {"uuid1", TENON_VERSION("1")},
+    {"uuid3", TENON_VERSION("3")},
+    {"uuid4", TENON_VERSION("4")},
+    {"uuid5", TENON_VERSION("5")},
+    {"uuid6", TENON_VERSION("6")},
+    {"uuid7", TENON_VERSION("7")},
+    {"uuid8", TENON_VERSION("8")},
+    {"email", TENON_EMAIL},
+    {"idn-email", TENON_EMAIL},
+    {"hostname", TENON_HOST},
+    {"idn-hostname", TENON_HOST},
     {"ipv4", "^" TENON_BYTE "(\\." TENON_BYTE "){3}$"},
+    {"ipv4interface", "^" TENON_BYTE "(\\." TENON_BYTE "){3}/(3[0-2]|[12]?\\d)$"},
+    {"ipv4network", "^" TENON_BYTE "(\\." TENON_BYTE "(\\." TENON_BYTE "(\\." TENON_BYTE
+                    "/32|\\.0/24)|\\.0\\.0/16)|\\.0\\.0\\.0/8)$"},
     {"ipv6", "^((" TENON_GROUP ":){7}" TENON_GROUP "|(" TENON_GROUP ":){1,6}:" TENON_GROUP
              "|::(" TENON_GROUP ")?)$"},
-    {"uri", "^[a-z][a-z0-9+.-]{1,20}://" TENON_LABEL "(\\." TENON_LABEL
-            "){0,4}(:[1-9]\\d{0,3})?(/[A-Za-z0-9._~-]*)*(\\?[A-Za-z0-9._~=&-]*)?"
-            "(#[A-Za-z0-9._~-]*)?$"}};
+    {"uri", TENON_URI},
+    {"iri", TENON_URI},
+    {"uri-reference", "^" TENON_PATH},
+    {"iri-reference", "^" TENON_PATH},
+    {"json-pointer", "^(/([A-Za-z0-9._-]|~[01])*)*$"},
+    {"byte", TENON_BASE64("[A-Za-z0-9+/]")},
+    {"base64", TENON_BASE64("[A-Za-z0-9+/]")},
+    {"base64url", TENON_BASE64("[A-Za-z0-9_-]")},
+    {"binary", ""},
+    {"password", ""},
+    {"path", ""},
+    {"file-path", ""},
+    {"directory-path", ""}};
 
+#undef TENON_HEX
+#undef TENON_UUID
+#undef TENON_VERSION
+#undef TENON_EMAIL
+#undef TENON_HOST
+#undef TENON_PATH
+#undef TENON_URI
+#undef TENON_BASE64
 #undef TENON_YEAR
 #undef TENON_LEAP
 #undef TENON_DATE
@@ -144,6 +188,13 @@ std::string regexOf(const Bound &bound, bool isLeast) {
   return strCat("^(", positive, "|-", negative, ")$");
 }
 
+/// All that a number is written as.
+std::string equalTo(const Decimal &number) {
+  std::string_view sign = number.isZero() ? "-?" : number.isNegative ? "-" : "";
+  return number.fraction.empty() ? strCat('^', sign, number.whole, "(\\.0+)?$")
+                                 : strCat('^', sign, number.whole, "\\.", number.fraction, "0*$");
+}
+
 /// Integers that a number divides.
 Dfa multiplesOf(uint64_t divisor) {
   Dfa dfa;
@@ -171,13 +222,13 @@ Dfa multiplesOf(uint64_t divisor) {
 
 } // namespace
 
-std::string_view regexOfFormat(std::string_view name) {
+std::optional<std::string_view> regexOfFormat(std::string_view name) {
   for (auto [each, regex] : kFormats) {
     if (each == name) {
       return regex;
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 Result<Dfa> numbersOf(const NumberRange &range, Budget &budget) {
@@ -196,6 +247,10 @@ Result<Dfa> numbersOf(const NumberRange &range, Budget &budget) {
       TENON_ASSIGN(Dfa side, compileRegex(regexOf(bound, isLeast), budget));
       TENON_TRY(narrow(side));
     }
+  }
+  for (const Json &number : range.excluded) {
+    TENON_ASSIGN(Dfa equal, compileRegex(equalTo(decimalOf(number)), budget));
+    TENON_TRY(narrow(complementOf(equal)));
   }
   if (range.multiple != 1) {
     TENON_TRY(narrow(multiplesOf(range.multiple)));

@@ -13,8 +13,9 @@
 
 namespace tenon::generate::grammar {
 
-/// The expression of a format, anchored; empty for one that is not held.
-std::string_view regexOfFormat(std::string_view name);
+/// The expression of a format, anchored; empty for one that any text has, none for one that is not
+/// held.
+std::optional<std::string_view> regexOfFormat(std::string_view name);
 
 /// A bound of a number.
 struct Bound {
@@ -25,8 +26,9 @@ struct NumberRange {
   bool isInteger = false;
   std::vector<Bound> least = {}, most = {};
   uint64_t multiple = 1;
+  std::vector<Json> excluded = {}; ///< numbers
 
-  bool isFree() const { return least.empty() && most.empty() && multiple == 1; }
+  bool isFree() const { return least.empty() && most.empty() && multiple == 1 && excluded.empty(); }
 };
 
 /// The numbers of a range as decimals without an exponent. TN0256 where it is too large.

@@ -25,9 +25,10 @@ constexpr size_t kInputs = 4, kPagedInputs = 7, kDrawingInputs = 10, kLengths = 
 /// Numbers of a row that a draw depends on, of each type.
 constexpr int64_t kDrawParameters = 3;
 
-/// Of a process that serves a model: measured. A tokenizer is tables and what reading its record
-/// leaves, for each byte of the record.
-constexpr uint64_t kWorkerBytes = uint64_t(21) << 19, kTokenizerShare = 21;
+/// Of a process that serves a model: measured. An instruction is in the plan and in the shapes of
+/// steps that a session remembers; a tokenizer is tables, for each byte of its record.
+constexpr uint64_t kWorkerBytes = uint64_t(15) << 19, kInstructionBytes = 8 << 10,
+                   kTokenizerShare = 12;
 /// Tokens of a step of a service, at most.
 constexpr int64_t kStepTokens = 512;
 
@@ -124,27 +125,36 @@ Status checkInputs(const runtime::MemoryForecast &forecast, const Positions &pos
                                  "compile the model's file again");
 }
 
+/// What a worker holds of an engine on a CPU beside weights and sessions.
+uint64_t engineBytes(const runtime::MemoryForecast &forecast, uint64_t tokenizerBytes) {
+  return kInstructionBytes * forecast.instructions() + kTokenizerShare * tokenizerBytes;
+}
+
 /// How many users of so many bytes fit beside others.
 int64_t usersIn(uint64_t available, uint64_t others, uint64_t ofUser) {
   uint64_t room = available - std::min(available, others);
   return static_cast<int64_t>(std::min<uint64_t>(room / std::max<uint64_t>(ofUser, 1), INT64_MAX));
 }
 
+/// Parts of what users take that grow with them, and what does not.
+struct Growth {
+  uint64_t fixed = 0, ofUser = 0, ofPage = 0;
+};
+
 /// Each user has a session.
-Status countSequences(const runtime::MemoryForecast &forecast, const Positions &positions,
-                      ServiceFit &fit) {
+Result<Growth> countSequences(const runtime::MemoryForecast &forecast, const Positions &positions,
+                              ServiceFit &fit) {
   uint64_t users = static_cast<uint64_t>(fit.users);
   TENON_ASSIGN(Fit each, fitOf(forecast, positions, 0, fit.available));
   fit.weights = std::max(fit.weights, each.weights);
   fit.cache = users * each.position * static_cast<uint64_t>(each.compiled);
   fit.runs = users * each.session - fit.cache;
-  fit.maxUsers = usersIn(fit.available, fit.weights + fit.worker, each.session);
-  return Status::ok();
+  return Growth{fit.weights + fit.worker, each.session, 0};
 }
 
 /// All users are in one session, of at most so many pages.
-Status countPages(const runtime::MemoryForecast &forecast, const Positions &positions, int64_t most,
-                  ServiceFit &fit) {
+Result<Growth> countPages(const runtime::MemoryForecast &forecast, const Positions &positions,
+                          int64_t most, ServiceFit &fit) {
   int64_t each = pagesFor(positions, fit.tokens);
   fit.pages = std::min(most, each * fit.users);
   int64_t tokens = std::min(kStepTokens, forecast.mostOf(0, 0));
@@ -155,9 +165,35 @@ Status countPages(const runtime::MemoryForecast &forecast, const Positions &posi
   fit.weights = std::max(fit.weights, use.weightBytes);
   fit.runs = runBytes(use) + logits;
   fit.cache = use.stateBytes;
-  uint64_t ofUser = fit.cache / static_cast<uint64_t>(fit.pages) * static_cast<uint64_t>(each);
-  fit.maxUsers = usersIn(fit.available, fit.weights + fit.runs + fit.worker, ofUser);
-  return Status::ok();
+  uint64_t ofPage = fit.cache / static_cast<uint64_t>(fit.pages);
+  return Growth{fit.weights + fit.runs + fit.worker, ofPage * static_cast<uint64_t>(each), ofPage};
+}
+
+Result<Growth> count(const runtime::MemoryForecast &forecast, const Positions &positions,
+                     int64_t mostPages, ServiceFit &fit) {
+  return positions.pages > 0
+             ? countPages(forecast, positions, std::min(mostPages, positions.pages), fit)
+             : countSequences(forecast, positions, fit);
+}
+
+/// All that users take, with the model that guesses for them.
+Result<Growth> countAll(const runtime::MemoryForecast &forecast, const Positions &positions,
+                        const DraftForecast *draft, int64_t mostPages, ServiceFit &fit) {
+  TENON_ASSIGN(Growth growth, count(forecast, positions, mostPages, fit));
+  if (draft) {
+    ServiceFit own = {
+        .weights = draft->fileBytes,
+        .worker = draft->fileBytes == 0 ? 0 : engineBytes(draft->forecast, draft->tokenizerBytes),
+        .available = fit.available,
+        .users = fit.users,
+        .tokens = fit.tokens};
+    TENON_ASSIGN(Growth more,
+                 count(draft->forecast, draft->positions, std::max<int64_t>(fit.pages, 1), own));
+    fit.draft = own.needed();
+    growth = {growth.fixed + more.fixed, growth.ofUser + more.ofUser, growth.ofPage + more.ofPage};
+  }
+  fit.maxUsers = usersIn(fit.available, growth.fixed, growth.ofUser);
+  return growth;
 }
 
 } // namespace
@@ -210,24 +246,33 @@ Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const P
   ServiceFit fit;
   fit.available = request.available;
   fit.weights = request.fileBytes;
-  fit.worker = request.fileBytes == 0 ? 0 : kWorkerBytes + kTokenizerShare * request.tokenizerBytes;
+  fit.worker =
+      request.fileBytes == 0 ? 0 : kWorkerBytes + engineBytes(forecast, request.tokenizerBytes);
   fit.users = request.users;
   fit.tokens = request.tokens == 0 ? positions.compiled : request.tokens;
   fit.page = positions.page;
-  TENON_TRY(isPaged ? countPages(forecast, positions, positions.pages, fit)
-                    : countSequences(forecast, positions, fit));
+  if (request.draft) {
+    TENON_TRY(checkInputs(request.draft->forecast, request.draft->positions));
+  }
+  auto countUpTo = [&](int64_t pages) {
+    return countAll(forecast, positions, request.draft, pages, fit);
+  };
+  TENON_ASSIGN(Growth growth, countUpTo(positions.pages));
   if (fit.fits() || !request.mayShrink || fit.maxUsers == 0) {
     return fit;
   }
   if (isPaged) {
-    uint64_t each = fit.cache / static_cast<uint64_t>(fit.pages);
-    uint64_t room = fit.available - fit.weights - fit.runs - fit.worker;
-    TENON_TRY(countPages(forecast, positions, static_cast<int64_t>(room / each), fit));
+    uint64_t room = fit.available - growth.fixed;
+    TENON_TRY(countUpTo(static_cast<int64_t>(room / growth.ofPage)).status());
   } else {
     fit.users = fit.maxUsers;
-    TENON_TRY(countSequences(forecast, positions, fit));
+    TENON_TRY(countUpTo(0).status());
   }
   return fit;
+}
+
+std::string draftText(const ServiceFit &fit) {
+  return fit.draft == 0 ? std::string() : strCat(", draft model ", formatBytes(fit.draft));
 }
 
 Status checkFit(const Fit &fit) {
@@ -253,8 +298,8 @@ Status checkFit(const ServiceFit &fit) {
       ErrorId::RunOutOfMemory,
       strCat(fit.users, " users of ", fit.tokens, " tokens need ", formatBytes(fit.needed()),
              " (weights ", formatBytes(fit.weights), ", runs ", formatBytes(fit.runs), ", worker ",
-             formatBytes(fit.worker), ", keys and values ", formatBytes(fit.cache), "), and ",
-             formatBytes(fit.available), " are free"),
+             formatBytes(fit.worker), ", keys and values ", formatBytes(fit.cache), draftText(fit),
+             "), and ", formatBytes(fit.available), " are free"),
       fit.maxUsers == 0
           ? std::string("free memory, ask for fewer tokens, or use a model with smaller weights")
           : strCat("at most ", fit.maxUsers, " users of ", fit.tokens, " tokens fit"));

@@ -7,6 +7,7 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tenon::generate {
@@ -32,6 +33,7 @@ struct ServiceFit {
   uint64_t runs = 0;      ///< bytes of the memory of runs: arena, scratch, workspace, ports, logits
   uint64_t worker = 0;    ///< bytes of the process that serves it, with the tokenizer
   uint64_t cache = 0;     ///< bytes of keys and values
+  uint64_t draft = 0;     ///< bytes of all that a model takes which guesses
   uint64_t available = 0; ///< bytes that they all may take
   int64_t users = 0;      ///< sequences
   int64_t tokens = 0;     ///< positions of each
@@ -39,7 +41,7 @@ struct ServiceFit {
   int64_t pages = 0;      ///< of all users
   int64_t maxUsers = 0;   ///< of so many positions, that would fit
 
-  uint64_t needed() const { return weights + runs + worker + cache; }
+  uint64_t needed() const { return weights + runs + worker + cache + draft; }
   bool fits() const { return needed() <= available; }
 };
 
@@ -66,6 +68,13 @@ Status checkTokens(const Positions &positions, int64_t tokens);
 Result<Fit> fitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                   int64_t asked, uint64_t available);
 
+/// A smaller model, which guesses tokens: it has as many pages, or sequences, as the one it is for.
+struct DraftForecast {
+  const runtime::MemoryForecast &forecast;
+  Positions positions;
+  uint64_t fileBytes = 0, tokenizerBytes = 0; ///< as of ServiceRequest
+};
+
 struct ServiceRequest {
   int64_t users = 1;
   int64_t tokens = 0; ///< of each, within the engine's; 0 for all of them
@@ -75,10 +84,13 @@ struct ServiceRequest {
   uint64_t fileBytes = 0;      ///< of the engine, where it runs on a CPU; 0 on a GPU
   uint64_t tokenizerBytes = 0; ///< of the record "tokenizer", where it runs on a CPU; 0 on a GPU
   uint64_t available = 0;
+  const DraftForecast *draft = nullptr; ///< null: none
 };
 Result<ServiceFit> serviceFitOf(const runtime::MemoryForecast &forecast, const Positions &positions,
                                 const ServiceRequest &request);
 
+/// ", draft model 9.3 MiB", where there is one.
+std::string draftText(const ServiceFit &fit);
 /// TN0606 with what is needed, what is there and what would fit; ok where it fits.
 Status checkFit(const Fit &fit);
 Status checkFit(const ServiceFit &fit);

@@ -187,6 +187,10 @@ typedef struct tenon_generate_options {
   int64_t max_tokens;       /* of the answer; 512 by default */
   const char *const *stops; /* texts that end the answer and are not part of it; ends with NULL */
   int64_t top_tokens;       /* most probable tokens that each piece lists */
+  /* What the answer is held to, as OpenAI's response_format in JSON: {"type": "json_object"}, or
+   * {"type": "json_schema", "json_schema": {"schema": ...}}; NULL for any text. TN0105 for other JSON,
+   * TN0256 for a schema that cannot be held; TN0625 of tenon_answer_next if the answer cannot go on. */
+  const char *response_format;
 } tenon_generate_options;
 
 /* Why an answer ended. */

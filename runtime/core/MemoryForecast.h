@@ -21,6 +21,7 @@ public:
   /// declared ranges are asked for as if the ranges went as far. Weights are those that the plan
   /// reads, mapped on a CPU and copied to a GPU; staging is left out.
   Result<MemoryUse> of(const FlatDims &dims, std::span<const SymbolValue> symbols = {}) const;
+  size_t instructions() const { return variant.plan.instructions.size(); }
   size_t inputs() const { return variant.plan.inputs.size(); }
   /// The largest size that an input's dim takes.
   int64_t mostOf(size_t input, size_t dim) const;

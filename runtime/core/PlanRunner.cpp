@@ -92,7 +92,7 @@ Status PlanRunner::bind(const FlatDims &dims) {
 
 BoundPlan &PlanRunner::remember(BoundPlan bound) {
   std::unique_ptr<CachedPlan> entry(new CachedPlan{std::move(bound), ++uses});
-  if (cache.size() < planExecutor->rememberedShapes()) {
+  if (cache.size() < planExecutor->rememberedShapes(enginePlan)) {
     cache.push_back(std::move(entry));
     return cache.back()->plan;
   }

@@ -23,7 +23,8 @@ public:
   unsigned threads() const;
 
   /// Makes the session ready for these input dims (in order of the inputs): symbols are bound and
-  /// checked, sizes evaluated, the arena laid out. The last 64 sets of dims are remembered.
+  /// checked, sizes evaluated, the arena laid out. The last sets of dims are remembered, 64 of
+  /// them, or fewer where a session has sizes of its own (Executor::rememberedShapes).
   Status prepare(std::span<const std::span<const int64_t>> inputDims);
   /// Whether dims are prepared: after a successful prepare or run, and at once when all are fixed.
   bool isPrepared() const;

@@ -7,6 +7,7 @@
 #include "runtime/plan/RankGroup.h"
 #include "support/Result.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -114,8 +115,13 @@ public:
   virtual unsigned threads() const = 0;
   /// Of arena buffers that are laid out at run time.
   virtual int64_t alignment() const = 0;
-  /// For how many shapes of the inputs a session keeps what it prepared.
-  virtual size_t rememberedShapes() const { return 64; }
+  /// For how many shapes of the inputs a session keeps what it prepared. One with sizes of its own,
+  /// which takes any number of tokens, keeps few MiB: what it holds is said before it is made.
+  virtual size_t rememberedShapes(const engine::Plan &plan) const {
+    constexpr size_t kMost = 64, kLeast = 16, kInstructions = 8192;
+    size_t steps = std::max<size_t>(plan.instructions.size(), 1);
+    return plan.sessionSymbols() == 0 ? kMost : std::clamp(kInstructions / steps, kLeast, kMost);
+  }
   /// Bytes that the plan needs beside arena and state; UINT64_MAX when they cannot be counted.
   virtual uint64_t scratchNeed(const BoundPlan &bound) const = 0;
 

@@ -129,6 +129,7 @@ Status readHead(const HttpHead &head, const Tokens *tokens, bool onlyLocalNames,
   }
   if (request.isOpenAi && tokens) {
     request.client = registry::sha256Of(bearer);
+    request.isAdmin = tokens->check(head.authorization, Role::Admin).isOk();
   }
   request.trace = parseTraceParent(head.traceparent);
   std::string_view jsonBytes = head.inferenceHeaderLength;
@@ -210,7 +211,8 @@ Status HttpExchange::readBody(Encoding encoding) {
     bool isChat = request.match.operation == Operation::ChatCompletions;
     uint64_t chance =
         (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
-    TENON_ASSIGN(asked, parseOpenAi(isChat, body->text, chance, wrongField));
+    bool mayBeUrgent = server.mayBeUrgent(request.isAdmin);
+    TENON_ASSIGN(asked, parseOpenAi(isChat, body->text, {chance, mayBeUrgent}, wrongField));
     return Status::ok();
   }
   if (request.match.operation != Operation::ModelInfer) {

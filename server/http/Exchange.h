@@ -31,6 +31,7 @@ struct HttpRequest {
   Encoding replyEncoding = Encoding::Identity;
   bool isOpenAi = false; ///< of OpenAI's interface, whose errors are objects
   std::string client;    ///< of that interface: the hash of the token; empty without tokens
+  bool isAdmin = false;  ///< of that interface: its token has the role
 };
 
 /// Finds the route and checks site and rights (`tokens` may be null; `onlyLocalNames` is that of

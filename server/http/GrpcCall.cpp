@@ -149,7 +149,10 @@ private:
     match = std::move(*found);
     TENON_TRY(server.admitRoute(socket, *match.route));
     trace = parseTraceParent(stream.field("traceparent"));
-    client = server.rights() ? registry::sha256Of(bearerToken(stream.field("authorization"))) : "";
+    if (const Tokens *tokens = server.rights()) {
+      client = registry::sha256Of(bearerToken(stream.field("authorization")));
+      isAdmin = tokens->check(stream.field("authorization"), Role::Admin).isOk();
+    }
     std::string encodingName = stream.field("grpc-encoding"),
                 timeout = stream.field("grpc-timeout");
     TENON_ASSIGN(encoding, parseEncoding(encodingName));
@@ -288,8 +291,10 @@ private:
     work(
         inference,
         inference->encoding == Encoding::Identity && inference->message.text.size() <= kLittle,
-        [&server = server, read = inference.get(), mayBeText = isStream()] {
-          return mayBeText ? readStreamed(server, *read) : readMessage(server, *read, true);
+        [&server = server, read = inference.get(), mayBeText = isStream(),
+         mayBeUrgent = server.mayBeUrgent(isAdmin)] {
+          return mayBeText ? readStreamed(server, *read, mayBeUrgent)
+                           : readMessage(server, *read, true);
         },
         [this, inference](Status status) {
           if (status.isOk() && inference->asked) {
@@ -307,30 +312,44 @@ private:
   }
 
   /// On any thread.
-  static Status readStreamed(ServerContext &server, Inference &inference) {
-    if (inference.encoding == Encoding::Identity) {
-      Result<std::optional<GrpcTextRequest>> text = parseGrpcText(inference.message.text);
-      if (text.isOk() && *text) {
-        inference.id = (*text)->id;
-        uint64_t chance =
-            (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
-        std::string field;
-        TENON_ASSIGN(inference.asked, parseOpenAi((*text)->isChat, (*text)->body, chance, field));
-        return Status::ok();
-      }
-      TENON_TRY(text.isOk() ? Status::ok() : text.takeStatus());
+  static Status readStreamed(ServerContext &server, Inference &inference, bool mayBeUrgent) {
+    TENON_TRY(unpack(server, inference));
+    TENON_ASSIGN(std::optional<GrpcTextRequest> text, parseGrpcText(inference.message.text));
+    if (!text) {
+      return readMessage(server, inference, true);
     }
-    return readMessage(server, inference, true);
+    inference.id = text->id;
+    uint64_t chance =
+        (static_cast<uint64_t>(std::random_device()()) << 32) | std::random_device()();
+    std::string field;
+    TENON_ASSIGN(inference.asked,
+                 parseOpenAi(text->isChat, text->body, {chance, mayBeUrgent}, field));
+    return Status::ok();
+  }
+
+  static Status noRoom() {
+    return Status::error(ErrorId::OutOfMemory, "out of memory for the request",
+                         "send fewer requests at once");
+  }
+
+  static Status unpack(ServerContext &server, Inference &inference) {
+    try {
+      if (inference.encoding != Encoding::Identity) {
+        TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
+                                                   server.options.maxBody, &server.memory));
+        inference.encoding = Encoding::Identity;
+      }
+      return Status::ok();
+    } catch (const std::bad_alloc &) {
+      return noRoom();
+    }
   }
 
   /// On any thread.
   static Status readMessage(ServerContext &server, Inference &inference, bool isInference) {
     constexpr size_t kMaxSettings = 256 << 10;
+    TENON_TRY(unpack(server, inference));
     try {
-      if (inference.encoding != Encoding::Identity) {
-        TENON_ASSIGN(inference.message, decompress(inference.encoding, inference.message.text,
-                                                   server.options.maxBody, &server.memory));
-      }
       if (isInference) {
         TENON_ASSIGN(inference.parsed, parseGrpcInfer(inference.message.text, &server.memory));
       } else if (inference.message.text.size() > kMaxSettings) {
@@ -340,8 +359,7 @@ private:
       }
       return Status::ok();
     } catch (const std::bad_alloc &) {
-      return Status::error(ErrorId::OutOfMemory, "out of memory for the request",
-                           "send fewer requests at once");
+      return noRoom();
     }
   }
 
@@ -585,6 +603,7 @@ private:
   std::list<std::shared_ptr<Inference>> inferences; ///< in the order in which they came
   std::list<std::shared_ptr<Inference>> texts;      ///< of language models
   std::string client;                               ///< the hash of the token; empty without tokens
+  bool isAdmin = false;                             ///< the token has the role
   std::optional<Health> watched;
   /// Expires with this.
   std::shared_ptr<GrpcCall *> self = std::make_shared<GrpcCall *>(this);

@@ -20,6 +20,9 @@
 
 namespace tenon::server {
 
+/// Whose requests to language models may go before others.
+enum class Urgent : uint8_t { None, Admin, All };
+
 struct ServerOptions {
   std::string models; ///< an engine file, a folder of them or a Triton folder; unless `selection`
   std::optional<Selection> selection; ///< of the registry
@@ -33,6 +36,7 @@ struct ServerOptions {
   std::string address = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free
   std::string tokenFile;
+  Urgent urgent = Urgent::None;
   bool isInsecure = false; ///< another address than loopback is allowed without tokens
   /// PEM files of TLS, both or none.
   std::string certificates, key;

@@ -63,6 +63,11 @@ struct ServerContext {
   /// server, and it asks for no token.
   bool onlyLocalNames() const { return !tokens && !options.isInsecure; }
 
+  /// Whether requests may go before others, of a client with the role admin or without.
+  bool mayBeUrgent(bool isAdmin) const {
+    return options.urgent == Urgent::All || (options.urgent == Urgent::Admin && isAdmin);
+  }
+
   const ServerOptions &options;
   boost::asio::io_context &context;
   boost::asio::ip::tcp::acceptor acceptor;

@@ -271,6 +271,7 @@ constexpr Field kShared[] = {
     {"stream", readStream},
     {"stream_options", readStreamOptions},
     {"logit_bias", readBias},
+    {"response_format", readFormat},
     {"priority", readPriority},
     {"timeout", readTimeout},
     {"user", nullptr},
@@ -281,7 +282,6 @@ constexpr Field kChat[] = {
     {"logprobs", readChatLogprobs},
     {"top_logprobs", readTopLogprobs},
     {"metadata", nullptr},
-    {"response_format", readFormat},
     {"tools", readToolList},
     {"tool_choice", readChoice},
     {"parallel_tool_calls", readParallel},
@@ -362,7 +362,7 @@ Status checkFields(const Reading &reading, std::string &field) {
 
 } // namespace
 
-Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t chance,
+Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, const OpenAiRights &rights,
                                   std::string &field) {
   Json json;
   TENON_TRY(parseRequestJson(body, json));
@@ -374,8 +374,13 @@ Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t c
   reading.options.maxTokens = isChat ? 0 : kDefaultTokens;
   TENON_TRY(readFields(isChat, json, reading, field));
   TENON_TRY(checkFields(reading, field));
+  if (reading.priority < 0 && !rights.mayBeUrgent) {
+    field = "priority";
+    return wrong(field, "below 0 goes before other requests, which this one may not: the server's "
+                        "--urgent says who may");
+  }
   OpenAiRequest &request = reading.request;
-  reading.options.seed = reading.hasSeed ? reading.options.seed : chance;
+  reading.options.seed = reading.hasSeed ? reading.options.seed : rights.chance;
   reading.options.givesTokens = request.givesLogprobs;
   reading.options.topTokens = request.topLogprobs;
   for (auto &prompt : reading.prompts) {

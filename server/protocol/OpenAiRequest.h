@@ -32,9 +32,14 @@ struct OpenAiRequest {
 /// Choices of one request, at most.
 inline constexpr uint64_t kMaxChoices = 128;
 
-/// Reads a body. Answers of a request without a seed have `chance`. TN0806; `field` is what the
-/// error is about, where it is about one.
-Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, uint64_t chance,
+/// What a body is not told by itself.
+struct OpenAiRights {
+  uint64_t chance = 0;      ///< the seed of a request without one
+  bool mayBeUrgent = false; ///< it may go before others, by a priority below 0
+};
+
+/// Reads a body. TN0806; `field` is what the error is about, where it is about one.
+Result<OpenAiRequest> parseOpenAi(bool isChat, std::string_view body, const OpenAiRights &rights,
                                   std::string &field);
 
 } // namespace tenon::server

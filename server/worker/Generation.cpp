@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include <malloc.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ namespace {
 
 /// Of one message of the front; it refuses larger bodies itself.
 constexpr uint64_t kMaxCommand = uint64_t(4) << 30;
-/// Without requests before steps are rehearsed.
+/// Without requests before steps are rehearsed, and the heap is cut to what is in use.
 constexpr std::chrono::milliseconds kQuiet{200};
 
 generate::GenerateOptions optionsOf(const TextOptions &asked) {
@@ -186,11 +187,14 @@ void Generation::work() {
     {
       std::unique_lock guard(lock);
       // A first request often comes right behind the load.
-      bool isQuiet = rehearses && !added.wait_for(guard, kQuiet, hasWork);
+      bool isQuiet = !added.wait_for(guard, kQuiet, hasWork);
       while (isQuiet && rehearses && !hasWork()) {
         guard.unlock();
         rehearses = service->rehearse();
         guard.lock();
+      }
+      if (isQuiet && !hasWork()) {
+        malloc_trim(0); // what steps freed goes back to the system
       }
       added.wait(guard, hasWork);
       if (isEnding) {

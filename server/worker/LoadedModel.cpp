@@ -191,12 +191,12 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   if (running > 1) { // somebody said how many requests run at once
     options.maxRunning = static_cast<int64_t>(running);
   }
-  TextRoom room = wanted.texts;
-  if (room.memory > 0) {
-    room.memory -= std::min(room.memory - 1, draftImage.size());
+  OpenedFile own = {engine.get(), image.size()}, guessing = {nullptr, draftImage.size()};
+  if (draft) {
+    guessing.engine = draft->engine();
   }
-  TENON_ASSIGN(generate::ServiceFit fit,
-               fitTexts(*engine, image.size(), threads, room, options.maxRunning));
+  TENON_ASSIGN(generate::ServiceFit fit, fitTexts(own, draft ? &guessing : nullptr, threads,
+                                                  wanted.texts, options.maxRunning));
   options.maxRunning = fit.users;
   options.pages = fit.pages;
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
@@ -208,7 +208,7 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
                         static_cast<uint64_t>(facts.vocabulary), !facts.chatTemplate.empty()};
   modelInfo.sharedBytes = fit.weights + draftImage.size();
-  modelInfo.bytes = fit.needed() + draftImage.size();
+  modelInfo.bytes = fit.needed();
   return Status::ok();
 }
 

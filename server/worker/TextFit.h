@@ -9,10 +9,17 @@
 
 namespace tenon::server {
 
-/// What is asked for of an engine whose file has so many bytes, or TN0606 if it does not fit; where
+/// An engine and the bytes of its file.
+struct OpenedFile {
+  const tenon_engine *engine = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// What is asked for of an engine, or TN0606 if it does not fit; where
 /// nobody asked, `running` texts of all the engine's positions, or what fits of them. TN0105 for
 /// texts that the engine cannot have.
-Result<generate::ServiceFit> fitTexts(const tenon_engine &engine, uint64_t fileBytes,
+/// `draft`, which may be null, is counted too.
+Result<generate::ServiceFit> fitTexts(const OpenedFile &engine, const OpenedFile *draft,
                                       unsigned threads, const TextRoom &room, int64_t running);
 
 } // namespace tenon::server

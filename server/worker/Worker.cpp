@@ -69,6 +69,7 @@ private:
       answer.kind = ControlMessage::Kind::Loaded;
       answer.text = encodeModelInfo(model->info());
       models[message.key] = std::move(model);
+      malloc_trim(0); // what loading alone needed
       return Status::ok();
     } catch (const std::exception &) {
       return Status::error(ErrorId::OutOfMemory, "out of memory to load the model");
@@ -90,6 +91,9 @@ int runWorker() {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  // What threads free is there for the others: an arena of each would keep it, the more the more
+  // often they wait for each other.
+  mallopt(M_ARENA_MAX, 1);
   enterSandbox();
   SharedBufferTable buffers;
   Loader loader(buffers);

@@ -41,7 +41,7 @@ public:
     std::string text;
     Place place = automaton.start();
     for (int i = 0; i < kMost; ++i) {
-      Result<std::shared_ptr<const Mask>> mask = automaton.mask(place);
+      Result<std::shared_ptr<const Mask>> mask = automaton.mask(place, effort);
       if (!mask.isOk()) {
         return {{"error", mask.status().toString()}, {"text", text}};
       }
@@ -53,7 +53,7 @@ public:
       if (std::ranges::find(trie.ends(), token) != trie.ends().end()) {
         return {{"text", text}};
       }
-      Result<Place> next = automaton.next(place, token);
+      Result<Place> next = automaton.next(place, token, effort);
       if (!next.isOk()) {
         return {{"error", next.status().toString()}, {"text", text}};
       }
@@ -67,6 +67,7 @@ public:
   }
 
   uint64_t wrong = 0, checked = 0;
+  Effort effort = 0;
   bool isFaulty = false; ///< masks have a planted fault
 
 private:
@@ -92,8 +93,9 @@ private:
       int32_t token = static_cast<int32_t>(i);
       bool isEnd = std::ranges::find(trie.ends(), token) != trie.ends().end();
       bool has = mask.has(token) != (isFaulty && token == 'A');
-      bool may = isEnd ? place.isWhole
-                       : !trie.bytesOf(token).empty() && automaton.next(place, token).isOk();
+      bool may = isEnd
+                     ? place.isWhole
+                     : !trie.bytesOf(token).empty() && automaton.next(place, token, effort).isOk();
       wrong += may != has ? 1 : 0;
       ++checked;
     }
@@ -104,10 +106,49 @@ private:
   std::mt19937_64 chance;
 };
 
+double secondsSince(std::clock_t began) {
+  return static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+}
+
+/// What an answer of random tokens takes of the processor, as a service writes it.
+Json answerOf(const TokenTrie &trie, const std::shared_ptr<Automaton> &automaton, uint64_t tokens) {
+  Matcher matcher(automaton);
+  std::mt19937_64 chance(7);
+  double most = 0, all = 0;
+  uint64_t written = 0;
+  std::string error;
+  for (; written < tokens && error.empty() && !matcher.isOver(); ++written) {
+    std::clock_t began = std::clock();
+    Result<std::shared_ptr<const Mask>> mask = matcher.mask();
+    double seconds = secondsSince(began);
+    if (!mask.isOk()) {
+      error = mask.status().toString();
+      all += seconds;
+      break;
+    }
+    std::vector<int32_t> allowed = tokensOf(**mask, trie.vocabulary());
+    std::erase_if(allowed, [&](int32_t token) {
+      return std::ranges::find(trie.ends(), token) != trie.ends().end();
+    });
+    if (allowed.empty()) {
+      break;
+    }
+    int32_t token = allowed[chance() % allowed.size()];
+    began = std::clock();
+    tenon::Status status = matcher.take(token);
+    seconds += secondsSince(began);
+    error = status.isOk() ? "" : status.toString();
+    most = std::max(most, seconds);
+    all += seconds;
+  }
+  return {{"tokens", written}, {"seconds", all}, {"most", most}, {"error", error}};
+}
+
 bool accepts(const Automaton &automaton, std::string_view text) {
   Place place = automaton.start();
+  Effort effort = 0;
   for (char byte : text) {
-    Result<Place> next = automaton.nextSymbol(place, static_cast<unsigned char>(byte));
+    Result<Place> next = automaton.nextSymbol(place, static_cast<unsigned char>(byte), effort);
     if (!next.isOk()) {
       return false;
     }
@@ -123,7 +164,7 @@ Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
       schema.is_null() ? Result<std::shared_ptr<const Grammar>>(anyObject())
                        : compileSchema(schema);
   // Of the processor: other programs run beside the tests.
-  double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+  double seconds = secondsSince(began);
   if (!grammar.isOk()) {
     return {{"refused", grammar.status().toString()}, {"seconds", seconds}};
   }
@@ -136,6 +177,9 @@ Json run(const Json &test, const std::shared_ptr<const TokenTrie> &trie) {
   }
   for (const Json &text : test.value("texts", Json::array())) {
     result["accepts"].push_back(accepts(automaton, text.get_ref<const std::string &>()));
+  }
+  if (test.contains("answer")) {
+    result["answer"] = answerOf(*trie, std::make_shared<Automaton>(*grammar, trie), test["answer"]);
   }
   AutomatonCounts counts = automaton.counts();
   result["wrong"] = walker.wrong;

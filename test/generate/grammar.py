@@ -4,17 +4,21 @@ Texts of random walks under the masks are values of their schema; what is no val
 """
 
 import datetime
+import enum
 import ipaddress
 import json
+import pathlib
 import random
 import re
 import subprocess
 import sys
 import unittest
 import uuid
+from typing import Annotated, Literal, Union
 
 import jsonschema
 import models
+import pydantic
 
 PROGRAM = sys.argv[-1]
 ALPHABET = models.alphabet()
@@ -81,6 +85,119 @@ SCHEMAS = [
     {"$defs": {"node": NODE}, "$ref": "#/$defs/node"}, {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}, "maxItems": 2}}, "required": ["children"]},
     *({"type": "string", "format": name} for name in FORMATS), {"type": "string", "format": "date", "pattern": "^19"},
 ]  # fmt: skip
+
+KINDS = {"type": "object", "properties": {"kind": {"enum": ["a", "b", "c"]}, "n": {"type": "integer"}, "s": {"type": "string", "maxLength": 5}}, "required": ["kind"]}
+COLORS = {"enum": ["red", "green", "blue", 1, None]}
+#: Keywords that exclude, count, or hold where something else does.
+CONDITIONS = [
+    *({"type": kind, "not": {"type": "string"}} for kind in ("integer", "boolean", "array", "object")), {"not": {"type": ["object", "array", "number"]}}, {"type": ["number", "string"], "not": {"enum": [0, 5, "", "a", 1.5]}},
+    {"type": "integer", "not": {"const": 0}, "minimum": -3, "maximum": 3}, {"type": "string", "not": {"pattern": "^a"}, "maxLength": 4}, {"type": "string", "not": {"minLength": 3}}, {"type": "boolean", "not": {"const": True}},
+    {"type": "number", "not": {"minimum": 3, "maximum": 7}, "minimum": 0, "maximum": 10}, {"enum": ["a", "b", 1, True, None], "not": {"enum": ["b", 1]}}, {"type": "string", "not": {"anyOf": [{"const": "x"}, {"maxLength": 1}]}, "maxLength": 4},
+    {**KINDS, "not": {"required": ["n", "s"]}}, {**KINDS, "not": {"properties": {"kind": {"const": "a"}}}}, {**KINDS, "not": {"required": ["kind"]}, "required": []}, {"type": "array", "items": COLORS, "maxItems": 3, "not": {"items": {"type": "string"}}},
+    {"type": "array", "items": COLORS, "maxItems": 4, "not": {"contains": {"const": "red"}}}, {"type": "array", "items": COLORS, "maxItems": 4, "not": {"minItems": 2}}, {"type": "object", "additionalProperties": COLORS, "not": {"maxProperties": 0}},
+    {"not": {"not": {"type": "boolean"}}}, {"$defs": {"c": {"const": 3}}, "type": "integer", "not": {"$ref": "#/$defs/c"}, "minimum": 2, "maximum": 5}, {"oneOf": [{"type": "integer", "minimum": 0, "maximum": 5}, {"type": "integer", "minimum": 3, "maximum": 9}]},
+    {"oneOf": [{"type": "string", "pattern": "^a", "maxLength": 3}, {"type": "string", "pattern": "b$", "maxLength": 3}]}, {"oneOf": [{"type": "integer", "maximum": 5}, {"type": "number", "minimum": 2.5, "maximum": 9}]},
+    {**KINDS, "if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["n"]}, "else": {"required": ["s"]}}, {**KINDS, "if": {"required": ["n"]}, "then": {"properties": {"kind": {"const": "b"}}}}, {"if": {"type": "string"}, "then": {"maxLength": 3}, "else": {"type": "null"}},
+    {**KINDS, "allOf": [{"if": {"properties": {"kind": {"const": k}}, "required": ["kind"]}, "then": {"properties": {"n": {"minimum": i, "maximum": i}}, "required": ["n"]}} for i, k in enumerate("abc")]},
+    {"type": "object", "properties": {"c": {"enum": [f"c{i}" for i in range(20)]}, "code": {"type": "string"}}, "required": ["c"],
+     "allOf": [{"if": {"properties": {"c": {"const": f"c{i}"}}, "required": ["c"]}, "then": {"properties": {"code": {"pattern": f"^[a-z]{{{i % 5 + 1}}}$"}}, "required": ["code"]}} for i in range(20)]},
+    {"type": "integer", "if": {"minimum": 10}, "then": {"multipleOf": 5}, "minimum": 0, "maximum": 30}, {**KINDS, "dependentRequired": {"n": ["s"]}}, {**KINDS, "dependentSchemas": {"n": {"properties": {"kind": {"const": "c"}}}, "s": {"required": ["n"]}}},
+    {"type": "object", "additionalProperties": {"type": "integer"}, "dependentRequired": {"a": ["b", "c"]}, "required": ["a"]}, {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "contains": {"minimum": 8}, "maxItems": 5},
+    {"type": "array", "items": COLORS, "contains": {"type": "string"}, "minContains": 2, "maxContains": 3, "maxItems": 6}, {"type": "array", "items": COLORS, "contains": {"const": 1}, "minItems": 3, "maxItems": 4}, {"type": "array", "items": COLORS, "contains": {"const": 1}, "minContains": 0, "maxContains": 1, "maxItems": 4},
+    {"type": "array", "prefixItems": [{"type": "null"}], "items": COLORS, "contains": {"const": "red"}, "maxItems": 4}, {"type": "array", "items": COLORS, "uniqueItems": True}, {"type": "array", "items": COLORS, "uniqueItems": True, "minItems": 2, "maxItems": 3},
+    {"type": "array", "items": {"enum": list("abcdefghij")}, "uniqueItems": True, "minItems": 3, "maxItems": 8}, {"type": "array", "items": {"anyOf": [{"const": 1}, {"type": "boolean"}]}, "uniqueItems": True}, {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "maxItems": 1},
+    {**KINDS, "minProperties": 2}, {**KINDS, "maxProperties": 2}, {**KINDS, "minProperties": 2, "maxProperties": 2, "additionalProperties": {"type": "null"}}, {**KINDS, "required": [], "maxProperties": 1, "additionalProperties": COLORS}, {**KINDS, "minProperties": 4, "additionalProperties": {"type": "null"}},
+    {"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d)[A-Za-z\\d]{4,8}$"}, {"type": "string", "pattern": "^(?!foo)(?!.*bar$)[a-z]{3,6}$"}, {"type": "integer", "format": "int32"}, {"type": "string", "format": "no-such", "pattern": "^[ab]{2}$"}, {"type": "string", "format": "time", "pattern": "^(0\\d|1[0-2]):[0-5]\\d$"},
+    {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"},  # decimals of pydantic
+]  # fmt: skip
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int = pydantic.Field(ge=0, le=9)
+
+
+class Dog(pydantic.BaseModel):
+    model_config = {"extra": "forbid"}
+    kind: Literal["dog"]
+    name: str = pydantic.Field(pattern=r"^[A-Z][a-z]{1,8}$")
+
+
+class Tree(pydantic.BaseModel):
+    """What pydantic writes for the types that programs have."""
+
+    color: Color
+    colors: set[Color]
+    pet: Union[Cat, Dog] = pydantic.Field(discriminator="kind")
+    either: Union[Cat, Dog, None] = None
+    rates: dict[str, float] = {}
+    codes: dict[Annotated[str, pydantic.Field(pattern=r"^[a-z]{2}$")], int] = pydantic.Field(default={}, min_length=1)
+    pair: tuple[int, str]
+    day: datetime.date
+    moment: datetime.datetime
+    clock: datetime.time
+    length: datetime.timedelta
+    key: uuid.UUID
+    key4: pydantic.UUID4
+    host: ipaddress.IPv4Address
+    network: ipaddress.IPv4Network
+    link: pydantic.AnyUrl
+    secret: pydantic.SecretStr
+    data: pydantic.Base64Bytes
+    small: Annotated[str, pydantic.StringConstraints(min_length=1, max_length=8)]
+    path: pathlib.Path
+    children: list["Tree"] = pydantic.Field(default=[], max_length=1)
+
+
+#: As zod 4 writes schemas: a date-time, an email, a discriminated union, a record of an enum, an integer, base64.
+ZOD = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": False, "required": ["at", "mail", "shape", "scores", "count", "blob", "clock"],
+    "properties": {
+        "at": {"type": "string", "format": "date-time", "pattern": "^(?:(?:\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48])-02-29|\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:02)-(?:0[1-9]|1\\d|2[0-8])))T(?:(?:[01]\\d|2[0-3]):[0-5]\\d(?::[0-5]\\d(?:\\.\\d+)?)?(?:Z))$"},
+        "mail": {"type": "string", "format": "email", "pattern": "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"},
+        "shape": {"oneOf": [{"type": "object", "properties": {"kind": {"type": "string", "const": k}, "size": {"type": "number", "exclusiveMinimum": 0}}, "required": ["kind", "size"], "additionalProperties": False} for k in ("circle", "square")]},
+        "scores": {"type": "object", "propertyNames": {"type": "string", "enum": ["x", "y"]}, "additionalProperties": {"type": "integer", "minimum": -9007199254740991, "maximum": 9007199254740991}, "required": ["x", "y"]},
+        "count": {"type": "integer", "exclusiveMinimum": 0, "maximum": 9007199254740991}, "blob": {"type": "string", "format": "base64", "contentEncoding": "base64", "pattern": "^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$"},
+        "clock": {"type": "string", "format": "time", "pattern": "^(?:(?:[01]\\d|2[0-3]):[0-5]\\d(?::[0-5]\\d(?:\\.\\d+)?)?)$"},
+    },
+}  # fmt: skip
+
+
+def random_conditions(chance):
+    """Keywords that exclude, count or depend, of values that are few."""
+    values = ["a", "b", "", 0, 1, 2, 1.5, True, False, None]
+
+    def few():
+        return chance.sample(values, chance.randint(1, 4))
+
+    def scalar():
+        return chance.choice([{"enum": few()}, {"const": chance.choice(values)}, {"type": chance.choice(["integer", "string", "boolean", "null", "number"])}, {"type": "integer", "minimum": chance.randint(-2, 2), "maximum": chance.randint(2, 4)}, {"type": "string", "maxLength": 2}, {"type": "string", "pattern": "^[ab]"}])
+
+    def about(names):
+        return chance.choice([{"required": chance.sample(names, chance.randint(1, 2))}, {"properties": {chance.choice(names): scalar()}}, {"properties": {chance.choice(names): scalar()}, "required": [chance.choice(names)]}, {"minProperties": chance.randint(1, 2)}, {"maxProperties": chance.randint(1, 3)}])
+
+    def condition(part):
+        kind = chance.randrange(4)
+        if kind == 0:
+            return {"not": part()}
+        if kind == 1:
+            return {"if": part(), **{name: part() for name in ("then", "else") if chance.random() < 0.7}}
+        return {chance.choice(["anyOf", "oneOf"]): [part() for _ in range(chance.randint(1, 3))]} if kind == 2 else {"not": {"anyOf": [part(), part()]}}
+
+    kind = chance.randrange(3)
+    if kind == 0:
+        return {"type": chance.sample(["integer", "string", "boolean", "null"], 3), **condition(scalar)}
+    if kind == 1:
+        names = ["a", "b", "c"]
+        base = {"type": "object", "properties": {name: scalar() for name in names}, "required": chance.sample(names, chance.randint(0, 1))}
+        return {**base, **condition(lambda: about(names)), **chance.choice([{}, {"dependentRequired": {chance.choice(names): chance.sample(names, 1)}}, {"minProperties": chance.randint(0, 2)}, {"additionalProperties": {"type": "null"}}])}
+    item = lambda: chance.choice([{"contains": scalar(), **chance.choice([{}, {"minContains": 2}, {"maxContains": 1}])}, {"items": scalar()}, {"minItems": chance.randint(0, 2)}, {"maxItems": chance.randint(1, 3)}])
+    return {"type": "array", "items": {"enum": few()}, "maxItems": 4, **chance.choice([{}, {"uniqueItems": True}, {"contains": scalar()}]), **({} if chance.random() < 0.5 else condition(item))}
 
 
 def random_schema(chance, depth=3):
@@ -193,6 +310,44 @@ class Grammars(unittest.TestCase):
         self.assertGreater(finished, 700)
         self.assertGreater(refused, 600)
 
+    def test_conditions(self):
+        finished, _, refused = self.check_walks(CONDITIONS, 12)
+        self.assertGreater(finished, 0.95 * 12 * len(CONDITIONS))
+        self.assertGreater(refused, 300)
+
+    def test_random_conditions(self):
+        """Of schemas with `not`, `if`, `contains` and counts, what is held is what jsonschema holds; some have no value, and few are refused otherwise."""
+        chance = random.Random(5)
+        schemas = [random_conditions(chance) for _ in range(400)]
+        held, others = [], []
+        for schema, result in zip(schemas, run([{"schema": schema} for schema in schemas]), strict=True):
+            if "refused" not in result:
+                held.append(schema)
+            elif "no value" not in result["refused"]:
+                others.append(result["refused"])
+            else:
+                values = [None, True, False, 0, 1, 2, 3, "", "a", "b", "ab", {}, [], *({"a": a, "b": b} for a in (0, "a", None) for b in (1, "b", True)), *([a, b] for a in (0, 1, "a") for b in (2, "b", None))]
+                self.assertFalse([value for value in values if is_valid(schema, value) and not isinstance(value, (dict, list))], schema)
+        self.assertLess(len(others), 60, others)
+        self.assertGreater(len(held), 250)
+        finished, _, refused = self.check_walks(held, 5)
+        self.assertGreater(finished, 4 * len(held))
+        self.assertGreater(refused, 500)
+
+    def test_programs(self):
+        """Schemas that pydantic and zod write: answers are objects of the class, and texts of the patterns."""
+        [trees, zods] = run([{"schema": schema, "walks": 40, "seed": 2, "masks": True} for schema in (Tree.model_json_schema(), ZOD)])
+        for result in (trees, zods):
+            self.assertNotIn("refused", result)
+            self.assertEqual(0, result["wrong"])
+        texts = [walk["text"] for walk in trees["walks"] if "error" not in walk]
+        self.assertGreater(len(texts), 30)
+        for text in texts:
+            Tree.model_validate_json(text)
+        for walk in zods["walks"]:
+            if "error" not in walk:
+                self.assertTrue(jsonschema.Draft202012Validator(ZOD).is_valid(json.loads(walk["text"])), walk)
+
     def test_planted(self):
         """A mask with one token too many or too few is found, and so are values of another schema."""
         [faulty] = run([{"schema": {"type": "string"}, "walks": 20, "masks": True, "fault": True}])
@@ -204,14 +359,15 @@ class Grammars(unittest.TestCase):
     def test_refused(self):
         """What is not held is named by its place."""
         refused = {
-            "'#/properties/a/not'": {"properties": {"a": {"not": {}}}}, "'#/items/uniqueItems'": {"items": {"uniqueItems": True}}, "'#/if'": {"if": {}}, "'#/then'": {"then": {}},
-            "'#/dependentRequired'": {"dependentRequired": {}}, "'#/unevaluatedProperties'": {"unevaluatedProperties": False}, "'#/contains'": {"contains": {}}, "'#/zzz'": {"zzz": 1},
-            "'#/format' is 'iri'": {"type": "string", "format": "iri"}, "'#/multipleOf'": {"multipleOf": 0.01}, "'#/type'": {"type": "text"}, "'#/$ref'": {"$ref": "http://a/b"},
-            "lookahead": {"pattern": "a(?!b)"}, "'\\b'": {"pattern": "\\bx"}, "'\\1'": {"pattern": "(a)\\1"}, "'[' without": {"pattern": "[a"}, "repetition of nothing": {"pattern": "*a"},
-            "which may both hold": {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "and 2, which": {"oneOf": [{"type": "null"}, {"type": "string"}, {"pattern": "a"}]},
+            "'#/properties/a/not/format'": {"properties": {"a": {"not": {"format": "date"}}}}, "'#/items/uniqueItems'": {"items": {"uniqueItems": True}}, "'#/not/multipleOf'": {"not": {"multipleOf": 3}},
+            "'#/unevaluatedProperties'": {"unevaluatedProperties": False}, "'#/$dynamicRef'": {"$dynamicRef": "#a"}, "'#/zzz'": {"zzz": 1}, "'#/if/propertyNames'": {"if": {"propertyNames": {}}, "then": {}},
+            "several 'contains'": {"allOf": [{"contains": {}}, {"contains": {"type": "null"}}]}, "'#/dependentRequired/a/required' must be a list": {"dependentRequired": {"a": 1}}, "excludes an object": {"not": {"const": {}}},
+            "'#/format' is 'regex'": {"type": "string", "format": "regex"}, "'#/multipleOf'": {"multipleOf": 0.01}, "'#/type'": {"type": "text"}, "'#/$ref'": {"$ref": "http://a/b"},
+            "lookahead": {"pattern": "a(?!b)"}, "lookahead before": {"pattern": "^(?=a)a|b"}, "'\\b'": {"pattern": "\\bx"}, "'\\1'": {"pattern": "(a)\\1"}, "'[' without": {"pattern": "[a"}, "repetition of nothing": {"pattern": "*a"},
+            "which may both hold": {"oneOf": [{"format": "date"}, {"format": "time"}]}, "for up to 64 items": {"uniqueItems": True, "items": {"enum": list(range(65))}},
             "counts properties": {"type": "object", "minProperties": 2}, "must be a schema": {"properties": {"a": 1}}, "list of names": {"required": "a"}, "must be a count": {"maxLength": -1},
             "no value that ends": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "no value": {"type": "string", "enum": [1, 2]},
-            "no value that": {"type": "integer", "minimum": 5, "maximum": 4}, "itself without an end": {"allOf": [{"$ref": "#"}]},
+            "no value that": {"type": "integer", "minimum": 5, "maximum": 4}, "itself without an end": {"allOf": [{"$ref": "#"}]}, "'#/not' refers to itself": {"not": {"$ref": "#"}},
         }  # fmt: skip
         for (what, schema), result in zip(refused.items(), run([{"schema": schema} for schema in refused.values()]), strict=True):
             self.assertIn("TN0256", result.get("refused", "accepted"), schema)
@@ -242,6 +398,17 @@ class Grammars(unittest.TestCase):
             for walk in result["walks"]:
                 self.assertTrue("error" not in walk or walk["error"] == "unfinished" or "TN0625" in walk["error"], (shown, walk))
         self.assertGreater(sum("refused" in result for result in results), 5)
+
+    def test_hostile_answers(self):
+        """What holding a whole answer may take is bounded, where each of its masks is in its bound too."""
+        many = {"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 5}, "minContains": 900}
+        nested = {"$defs": {"n": {"anyOf": [{"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/n"}}, {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/n"}}}]}}, "$ref": "#/$defs/n"}
+        nested["$defs"]["n"]["anyOf"].append({"type": "array", "minItems": 200, "items": {"type": "integer"}})
+        answers = [result["answer"] for result in run([{"schema": schema, "answer": 3000} for schema in (many, nested, SCHEMAS[0])])]
+        self.assertIn("TN0625: holding the answer to its format takes too long", answers[0]["error"])
+        self.assertGreater(answers[0]["tokens"], 100)
+        for answer in answers:
+            self.assertLess(answer["seconds"], 3 * (0.5 + 0.0005 * answer["tokens"]), answer)
 
     def test_cost(self):
         """With 128,000 tokens, a mask that is not there yet looks at part of them, and one that is at none."""

@@ -97,14 +97,18 @@ static void checkNull(const tenon_language_model *model, tenon_sequence *sequenc
   tenon_text_destroy(NULL);
 }
 
+#define kList(MORE)                                                                                \
+  "{\"type\": \"json_schema\", \"json_schema\": {\"schema\": "                                     \
+  "{\"type\": \"array\", \"items\": {\"type\": \"integer\"}, " MORE "}}}"
+
 /// Options that an answer refuses.
 static void checkOptions(tenon_sequence *sequence, int64_t vocabulary, int64_t positions) {
   const int32_t token = 1, outside[] = {-1, (int32_t)vocabulary};
   const tenon_logit_bias bias = {(int32_t)vocabulary, 1};
   const double nan = strtod("nan", NULL), infinity = strtod("inf", NULL);
   const tenon_generate_options base = {.struct_size = sizeof(base)};
-  tenon_generate_options bad[16];
-  for (int i = 0; i < 16; ++i) {
+  tenon_generate_options bad[20];
+  for (int i = 0; i < 20; ++i) {
     bad[i] = base;
   }
   bad[0].temperature = nan;
@@ -124,10 +128,17 @@ static void checkOptions(tenon_sequence *sequence, int64_t vocabulary, int64_t p
   bad[13].bias_count = 1;
   bad[14].bias_count = 1;
   bad[15].struct_size = 1;
+  bad[16].response_format = "{";
+  bad[17].response_format = "{\"type\": \"xml\"}";
+  bad[18].response_format = "{\"type\": \"json_schema\", \"json_schema\": {}}";
+  bad[19].response_format = "[]";
   tenon_answer *answer = NULL;
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 20; ++i) {
     EXPECT("TN0105", tenon_answer_create(sequence, &token, 1, &bad[i], &answer));
   }
+  tenon_generate_options held = base;
+  held.response_format = kList("\"uniqueItems\": true");
+  EXPECT("TN0256", tenon_answer_create(sequence, &token, 1, &held, &answer));
   EXPECT("TN0105", tenon_answer_create(sequence, &token, 0, NULL, &answer));
   EXPECT("TN0105", tenon_answer_create(sequence, &outside[0], 1, NULL, &answer));
   EXPECT("TN0105", tenon_answer_create(sequence, &outside[1], 1, NULL, &answer));
@@ -316,6 +327,10 @@ int main(int argc, char **argv) {
                                      .bias_count = 2,
                                      .max_tokens = 24,
                                      .stops = stops};
+  printAnswer(sequence, &prompt, &options);
+  options = (tenon_generate_options){.struct_size = sizeof(options),
+                                     .response_format = kList("\"maxItems\": 3, \"minItems\": 3"),
+                                     .max_tokens = 512};
   printAnswer(sequence, &prompt, &options);
 
   // What an answer needs outlives the handles that it came from.

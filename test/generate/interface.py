@@ -38,7 +38,12 @@ class Interface(ToolTest):
         (self.folder / "broken.gguf").write_bytes(language_files.llama(tensors=broken))
         done = subprocess.run([INTERFACE, self.engine, self.compile("broken")], capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stderr)
-        greedy, sampled = ([int(token) for token in line.split()] for line in done.stdout.splitlines())
+        greedy, sampled, listed = ([int(token) for token in line.split()] for line in done.stdout.splitlines())
+        schema = self.folder / "list.json"
+        schema.write_text(json.dumps({"type": "array", "items": {"type": "integer"}, "maxItems": 3, "minItems": 3}))
+        answer = json.loads(self.tool("generate", self.engine, "Hello", "--json", "--schema", schema))["answers"][0]
+        self.assertEqual(answer["tokens"], listed)
+        self.assertEqual(3, len(json.loads(answer["text"])))
         self.assertEqual(self.answer()["tokens"], greedy)
         self.assertEqual(self.answer(*models.SAMPLED)["tokens"], sampled)
         self.assertNotEqual(greedy, sampled)

@@ -109,6 +109,15 @@ class Paged(PagesTest):
         done = subprocess.run([STEPS, self.folder / "steps.json", self.folder / "logits"], capture_output=True, text=True)
         self.assertIn("TN0615", done.stderr)
 
+    def test_plans_for_sizes(self):
+        """Plans of one variant would have pages of their own: the compiler refuses them, and leaves no engine."""
+        self.build("llama3")
+        for pages in ((), ("--pages", 0)):
+            done = self.run_tool("compile", self.folder / "llama3.gguf", "-o", self.folder / "sized.tenon", "--target", "cpu:native", "--optimize-for", "tokens:1", *pages)
+            self.assertEqual(2, done.returncode)
+            self.assertIn("TN0105: --optimize-for is for models without state", done.stderr)
+            self.assertFalse((self.folder / "sized.tenon").exists())
+
     def test_generate(self):
         """The same text as an engine without pages writes."""
         engine, *_ = self.build("llama3")

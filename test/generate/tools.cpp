@@ -73,10 +73,11 @@ Json walked(const Json &test, const ToolFormat &format, const Tokenizer &tokeniz
   Json texts = Json::array();
   for (uint64_t i = 0; i < test.at("walks"); ++i) {
     grammar::Place place = automaton.start();
+    grammar::Effort effort = 0;
     std::string text;
     bool isWhole = false;
     for (int step = 0; step < 2000 && !isWhole; ++step) {
-      Result<std::shared_ptr<const grammar::Mask>> mask = automaton.mask(place);
+      Result<std::shared_ptr<const grammar::Mask>> mask = automaton.mask(place, effort);
       if (!mask.isOk()) {
         return mask.status().toString();
       }
@@ -96,7 +97,7 @@ Json walked(const Json &test, const ToolFormat &format, const Tokenizer &tokeniz
       int32_t token = from[chance() % from.size()];
       isWhole = std::ranges::find(trie->ends(), token) != trie->ends().end();
       if (!isWhole) {
-        Result<grammar::Place> next = automaton.next(place, token);
+        Result<grammar::Place> next = automaton.next(place, token, effort);
         if (!next.isOk()) {
           return next.status().toString();
         }
@@ -122,13 +123,15 @@ Json checked(const Json &test, const ToolFormat &format, const Tokenizer &tokeni
   auto trie = std::make_shared<const grammar::TokenTrie>(tokenizer, tokenizer.size());
   grammar::Automaton automaton(*made, trie);
   Json results = Json::array();
+  grammar::Effort effort = 0;
   for (const Json &text : test.at("checks")) {
     grammar::Place place = automaton.start();
     for (auto &[token, part] :
          cutAtTokens(text.get_ref<const std::string &>(), format.markers, tokenizer)) {
-      Result<grammar::Place> next = token >= 0 ? automaton.next(place, token) : Result(place);
+      Result<grammar::Place> next =
+          token >= 0 ? automaton.next(place, token, effort) : Result(place);
       for (size_t i = 0; i < part.size() && next.isOk(); ++i) {
-        next = automaton.nextSymbol(*next, static_cast<unsigned char>(part[i]));
+        next = automaton.nextSymbol(*next, static_cast<unsigned char>(part[i]), effort);
       }
       place = next.isOk() ? std::move(*next) : grammar::Place();
     }

@@ -134,8 +134,8 @@ class Tools(unittest.TestCase):
         self.assertIn("TN0626", plain["refused"])
         [other] = run([{"template": TAGGED.replace("call.arguments | tojson", "call.arguments.items() | list"), "names": []}])
         self.assertIn("without JSON", other["refused"])
-        strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"not": {}}}}
-        loose = {"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}
+        strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"unevaluatedItems": False}}}
+        loose = {"type": "function", "function": {"name": "f", "parameters": {"unevaluatedItems": False}}}
         ones = run([{"template": TAGGED, "names": ["f"], "tools": [tool], "walks": 3, "must": True} for tool in (strict, loose)])
         self.assertIn("TN0256", ones[0]["walks"])
         self.assertEqual([True] * 3, [walk["whole"] for walk in ones[1]["walks"]])

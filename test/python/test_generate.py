@@ -83,6 +83,20 @@ class Generate(ToolTest):
         several = self.model.generate("Hello", max_tokens=2, answers=3, temperature=1, seed=5)
         self.assertEqual([0, 0, 1, 1, 2, 2], [piece.answer for piece in several])
 
+    def test_format(self):
+        """An answer is a value of its schema, as `tenon generate --schema` gives it."""
+        schema = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 2}
+        (self.folder / "list.json").write_text(json.dumps(schema))
+        (answer,) = self.model.generate("Hello", max_tokens=300, response_format={"type": "json_schema", "json_schema": {"schema": schema}}).answers()
+        self.assertEqual(json.loads(self.tool("generate", self.file, "Hello", "--json", "--max-tokens", "300", "--schema", self.folder / "list.json"))["answers"][0]["tokens"], answer.tokens)
+        self.assertEqual((2, "stop"), (len(json.loads(answer.text)), answer.finish))
+        self.assertIsInstance(json.loads(self.model.generate("Hello", temperature=1, seed=2, response_format={"type": "json_object"}).answers()[0].text), dict)
+        for given in ({"type": "xml"}, {"type": "json_schema"}, {}):
+            with self.assertRaisesRegex(tenon.UsageError, "TN0105.*response_format"):
+                self.model.generate("Hello", response_format=given)
+        with self.assertRaisesRegex(tenon.Error, "'#/uniqueItems'"):
+            self.model.generate("Hello", response_format={"type": "json_schema", "json_schema": {"schema": {"uniqueItems": True}}})
+
     def test_sources(self):
         """A file, an engine, a folder; a second start takes the engine of the first."""
         expected = self.model.generate("Hello", max_tokens=8).answers()[0].tokens

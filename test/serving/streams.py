@@ -91,6 +91,7 @@ class Urgent(TextsTest):
     """A server whose pages are few."""
 
     compiled = ("--pages", PAGES)
+    arguments = ("--urgent", "all")
 
     @classmethod
     def make(cls):

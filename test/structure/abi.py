@@ -110,10 +110,10 @@ STRUCTS = {
         {"token": 0, "bias": 8},
     ),
     "tenon_generate_options": (
-        112,
+        120,
         {"struct_size": 0, "repetition_penalty": 8, "frequency_penalty": 16, "presence_penalty": 24,
          "temperature": 32, "min_p": 40, "top_k": 48, "top_p": 56, "seed": 64, "biases": 72,
-         "bias_count": 80, "max_tokens": 88, "stops": 96, "top_tokens": 104},
+         "bias_count": 80, "max_tokens": 88, "stops": 96, "top_tokens": 104, "response_format": 112},
     ),
     "tenon_draw": (
         16,

@@ -136,7 +136,7 @@ class GenerateOptions(Sized):
         ("struct_size", c_size_t), ("repetition_penalty", c_double), ("frequency_penalty", c_double),
         ("presence_penalty", c_double), ("temperature", c_double), ("min_p", c_double), ("top_k", c_int64),
         ("top_p", c_double), ("seed", c_uint64), ("biases", POINTER(LogitBias)), ("bias_count", c_size_t),
-        ("max_tokens", c_int64), ("stops", Texts), ("top_tokens", c_int64),
+        ("max_tokens", c_int64), ("stops", Texts), ("top_tokens", c_int64), ("response_format", c_char_p),
     ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import json
 import math
 import os
 import tempfile
@@ -147,6 +148,7 @@ class LanguageModel:
         seed: int = 0,
         answers: int = 1,
         top_logprobs: int = 0,
+        response_format: Optional[Mapping[str, Any]] = None,
     ) -> Generation:
         """Answers a prompt, token by token as the result is iterated.
 
@@ -167,8 +169,10 @@ class LanguageModel:
         seed: equal seeds draw equal tokens.
         answers: how many, one behind the other, each with the next seed.
         top_logprobs: how many of the most probable tokens each piece lists.
+        response_format: what answers are held to, as of OpenAI's interface: {"type": "json_object"}, or
+            {"type": "json_schema", "json_schema": {"schema": schema}}.
         The order is that of `tenon generate`: logit_bias, penalties, temperature, min_p, top_k, top_p. Raises UsageError for what is out of
-        range and for a prompt that does not fit.
+        range, for a prompt that does not fit and for a schema that cannot be held.
         """
         tokens = self._tokens_of(prompt, system, raw, template)
         _whole("answers", answers, 1, _MOST_ANSWERS)
@@ -184,6 +188,7 @@ class LanguageModel:
             temperature=temperature, min_p=min_p, top_k=_whole("top_k", top_k, 0, 2**31 - 1), top_p=top_p, seed=seed,
             biases=(_abi.LogitBias * len(biases))(*biases), bias_count=len(biases), max_tokens=_whole("max_tokens", max_tokens, 1, 2**31 - 1),
             stops=_abi.texts(stops), top_tokens=_whole("top_logprobs", top_logprobs, 0, 2**31 - 1),
+            response_format=_bytes(json.dumps(response_format)) if response_format is not None else None,
         )  # fmt: skip
         _AnswerHandle(self._first, tokens, options)  # raises what the options raise
         made: List[Answer] = []

@@ -28,7 +28,7 @@ public:
   int64_t alignment() const override { return kDeviceAlignment; }
   /// To prepare BERT-base anew takes four times as long as its run; kept, its graph is 2 MB of the
   /// host's memory.
-  size_t rememberedShapes() const override { return 256; }
+  size_t rememberedShapes(const engine::Plan &) const override { return 256; }
   uint64_t scratchNeed(const BoundPlan &bound) const override;
   Status placeFixedRoots(std::span<std::byte *> roots, const StateLayout &states) override;
   Status activate(BoundPlan &bound, std::span<std::byte *> roots) override;

@@ -100,8 +100,9 @@ TEST(TextService, HeldAnswersAreOfTheirFormat) {
     request.options.format = all[seed % all.size()];
     Heard heard = alone(request, facts);
     grammar::Place place = request.options.format->start();
+    grammar::Effort effort = 0;
     for (char byte : heard.text) {
-      place = *request.options.format->nextSymbol(place, static_cast<unsigned char>(byte));
+      place = *request.options.format->nextSymbol(place, static_cast<unsigned char>(byte), effort);
     }
     bool isCut = heard.finish == Finish::Length;
     EXPECT_EQ(300U, isCut ? heard.tokens.size() : 300U);

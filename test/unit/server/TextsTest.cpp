@@ -123,7 +123,7 @@ TEST(TextMessages, FramesAreCutHoweverTheyCome) {
 
 OpenAiRequest parsed(bool isChat, std::string_view body) {
   std::string field;
-  Result<OpenAiRequest> request = parseOpenAi(isChat, body, 77, field);
+  Result<OpenAiRequest> request = parseOpenAi(isChat, body, {77, true}, field);
   EXPECT_TRUE(request.isOk()) << request.status().toString();
   return request.isOk() ? std::move(*request) : OpenAiRequest();
 }
@@ -157,13 +157,24 @@ TEST(OpenAi, NamesTheFieldThatIsWrong) {
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"logit_bias":{"a":1}})",
        "logit_bias"},
       {R"({"model":"m","messages":[{"role":"user","content":"x"}],"zzz":1})", "zzz"},
+      {R"({"model":"m","messages":[{"role":"user","content":"x"}],"priority":-1})", "priority"},
   };
   for (const auto &[body, expected] : kWrong) {
     std::string field;
-    Result<OpenAiRequest> request = parseOpenAi(true, body, 0, field);
+    Result<OpenAiRequest> request = parseOpenAi(true, body, {}, field);
     EXPECT_EQ(request.status().id(), ErrorId::BadRequest) << body;
     EXPECT_EQ(field, expected) << body;
   }
+}
+
+TEST(OpenAi, WhoMayBeUrgentGoesFirst) {
+  constexpr std::string_view kUrgent = R"({"model":"m","prompt":"a","priority":-3})",
+                             kPatient = R"({"model":"m","prompt":"a","priority":3})";
+  std::string field;
+  EXPECT_EQ(parsed(false, kUrgent).asks[0].priority, -3);
+  Result<OpenAiRequest> request = parseOpenAi(false, kPatient, {}, field);
+  ASSERT_TRUE(request.isOk());
+  EXPECT_EQ(request->asks[0].priority, 3);
 }
 
 TEST(OpenAi, BytesThatAreNoTextStayBytes) {

@@ -84,6 +84,9 @@ void declareUsersFlags(CLI::App &command, UsersRequest &request) {
       command, "--max-memory", {1, 1 << 24},
       [&request](uint64_t value) { request.maxMemory = value << 20; },
       "With --users: the memory in MiB that they may take; by default what is free");
+  command.add_option("--draft-model", request.draftModel,
+                     "With --users: the engine of a smaller language model, which guesses how "
+                     "answers go on");
 }
 
 void declareStrictFlag(CLI::App &command, bool &strict) {

@@ -64,6 +64,12 @@ Result<std::optional<Place>> placeOf(const engine::EngineFile &file, const std::
   return std::optional(place);
 }
 
+/// Of the record of its tokens, which only a CPU's worker holds.
+uint64_t tokenizerBytes(const engine::EngineFile &file, const Place &place) {
+  Result<std::string_view> tokenizer = file.record("tokenizer");
+  return tokenizer && !place.isGpu ? tokenizer->size() : 0;
+}
+
 std::string shrinkText(const generate::Fit &fit, std::string_view what) {
   return fmt::format("{} positions need {}, and {} are free: {} {}", fit.positions,
                      formatBytes(fit.weights + fit.session), formatBytes(fit.available), what,
@@ -95,16 +101,31 @@ Result<std::optional<generate::ServiceFit>> serviceFitOfEngine(const engine::Eng
   if (!place) {
     return std::optional<generate::ServiceFit>();
   }
-  Result<std::string_view> tokenizer = file.record("tokenizer");
   TENON_TRY(generate::checkTokens(place->positions, static_cast<int64_t>(request.tokens)));
   runtime::MemoryForecast forecast(file, place->variant, /*threads=*/0);
+  generate::ServiceRequest wanted = {.users = static_cast<int64_t>(request.users),
+                                     .tokens = static_cast<int64_t>(request.tokens),
+                                     .fileBytes = place->isGpu ? 0 : file.fileBytes(),
+                                     .tokenizerBytes = tokenizerBytes(file, *place),
+                                     .available = place->available};
+  std::unique_ptr<engine::EngineFile> draft;
+  std::optional<runtime::MemoryForecast> draftForecast;
+  std::optional<generate::DraftForecast> guesses;
+  if (!request.draftModel.empty()) {
+    TENON_ASSIGN(draft, engine::EngineFile::open(request.draftModel));
+    TENON_ASSIGN(std::optional<Place> of, placeOf(*draft, variant, request.maxMemory));
+    if (!of) {
+      return Status::error(ErrorId::NotALanguageModel,
+                           fmt::format("{} is not a language model", request.draftModel),
+                           "name the engine of a smaller model of the same tokens");
+    }
+    draftForecast.emplace(*draft, of->variant, /*threads=*/0);
+    guesses.emplace(*draftForecast, of->positions, of->isGpu ? 0 : draft->fileBytes(),
+                    tokenizerBytes(*draft, *of));
+    wanted.draft = &*guesses;
+  }
   TENON_ASSIGN(generate::ServiceFit fit,
-               generate::serviceFitOf(forecast, place->positions,
-                                      {.users = static_cast<int64_t>(request.users),
-                                       .tokens = static_cast<int64_t>(request.tokens),
-                                       .fileBytes = place->isGpu ? 0 : file.fileBytes(),
-                                       .tokenizerBytes = tokenizer ? tokenizer->size() : 0,
-                                       .available = place->available}));
+               generate::serviceFitOf(forecast, place->positions, wanted));
   return std::optional(fit);
 }
 
@@ -173,19 +194,20 @@ Json fitJson(const generate::Fit &fit) {
 
 std::string serviceFitText(const generate::ServiceFit &fit) {
   return fmt::format("{} users of {} tokens need {}: weights {}, runs {}, worker {}, keys and "
-                     "values {}; {} "
+                     "values {}{}; {} "
                      "users fit into {}",
                      fit.users, fit.tokens, formatBytes(fit.needed()), formatBytes(fit.weights),
                      formatBytes(fit.runs), formatBytes(fit.worker), formatBytes(fit.cache),
-                     fit.maxUsers, formatBytes(fit.available));
+                     generate::draftText(fit), fit.maxUsers, formatBytes(fit.available));
 }
 
 Json serviceFitJson(const generate::ServiceFit &fit) {
-  return {
-      {"users", fit.users},           {"tokens", fit.tokens},   {"needed_bytes", fit.needed()},
-      {"weights_bytes", fit.weights}, {"runs_bytes", fit.runs}, {"worker_bytes", fit.worker},
-      {"cache_bytes", fit.cache},     {"pages", fit.pages},     {"available_bytes", fit.available},
-      {"max_users", fit.maxUsers}};
+  return {{"users", fit.users},           {"tokens", fit.tokens},
+          {"needed_bytes", fit.needed()}, {"weights_bytes", fit.weights},
+          {"runs_bytes", fit.runs},       {"worker_bytes", fit.worker},
+          {"cache_bytes", fit.cache},     {"draft_bytes", fit.draft},
+          {"pages", fit.pages},           {"available_bytes", fit.available},
+          {"max_users", fit.maxUsers}};
 }
 
 } // namespace tenon::tool

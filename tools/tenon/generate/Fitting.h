@@ -36,6 +36,7 @@ struct UsersRequest {
   uint64_t users = 0;  ///< 0: nobody asks
   uint64_t tokens = 0; ///< of each; 0 for all positions of the engine
   uint64_t maxMemory = 0;
+  std::string draftModel; ///< the engine of a model that guesses; empty for none
 };
 
 /// What `tenon serve` takes for them. None as fitOfEngine; TN0105 for more tokens than the engine

@@ -31,7 +31,7 @@ constexpr const char *kWorkerFlag = "--as-worker";
 struct ServeFlags {
   server::ServerOptions options;
   std::vector<std::string> models;
-  std::string select;
+  std::string select, urgent = "none";
   RegistryFlags registry;
   uint64_t maxBodyMebibytes = 64;
   uint64_t maxMemoryMebibytes = 0;
@@ -96,6 +96,13 @@ Status runServe(ServeFlags &flags, Terminal &terminal) {
   if (!terminal.ownsProcess()) {
     return Status::error(ErrorId::BadArgument, "a server runs as a process of its own",
                          "run `tenon serve`");
+  }
+  options.urgent = flags.urgent == "all"     ? server::Urgent::All
+                   : flags.urgent == "admin" ? server::Urgent::Admin
+                                             : server::Urgent::None;
+  if (options.urgent == server::Urgent::Admin && options.tokenFile.empty()) {
+    return Status::error(ErrorId::BadArgument, "--urgent admin needs tokens, which have roles",
+                         "give a --token-file");
   }
   options.maxBody = flags.maxBodyMebibytes << 20;
   options.maxPush = flags.maxPushMebibytes << 20;
@@ -179,6 +186,10 @@ Action declareServe(CLI::App &command) {
          "all of them");
   number("--tokens", {1, 1'000'000'000}, options.tokens,
          "Tokens of each, prompt and answer together; by default as many as the engine allows");
+  addChoice(command, "--urgent", flags->urgent, {"none", "admin", "all"},
+            "Whose requests to language models may go before others, by a 'priority' below 0: "
+            "nobody's, those with a token that has the role admin, or everyone's")
+      ->capture_default_str();
   command.add_option(
       "--draft-model", options.draft.model,
       "An engine with a smaller language model of the same tokens, which guesses how "

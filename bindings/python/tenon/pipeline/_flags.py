@@ -5,8 +5,8 @@ NAME is a text, NAME* several, NAME! a switch, NAME:KIND another kind of option.
 
 FLAGS = {
     "doctor": "help! json! quiet! progress calibrate! output",
-    "inspect": "help! json! quiet! progress registry format output all! shape* isa variant users:integer tokens:integer max_memory:integer profile",
-    "check": "help! json! quiet! progress registry target* shape* users:integer tokens:integer max_memory:integer strict!",
+    "inspect": "help! json! quiet! progress registry format output all! shape* isa variant users:integer tokens:integer max_memory:integer draft_model profile",
+    "check": "help! json! quiet! progress registry target* shape* users:integer tokens:integer max_memory:integer draft_model strict!",
     "compile": "help! json! quiet! progress registry output name ram flash target* device_profile precision allow* state* shape* session* optimize_for* pages:integer cache invariant! tp:integer pin* cubin! ptxas guard! tap* plugin* kernel* disable_family* max_weights strict! verify! stop_after dump_phases reproducer threads:integer force! budget store no_cache!",
     "quantize": "help! json! quiet! progress registry data output ranges percentile:number samples:integer precision dynamic! per_tensor! weights_only weights text int4_form keep* narrow* reduce_range! no_smoothing! no_bias_correction! accuracy_drop latency report test metric budget error_samples:integer state threads:integer no_cache!",
     "prune": "help! json! quiet! progress registry ratio latency output recipe importance scores keep* multiple:integer shape* seconds no_timing! threads:integer target* device_profile precision allow* state* no_cache!",
@@ -24,6 +24,6 @@ FLAGS = {
     "debug": "help! json! quiet! progress registry output inputs shape* seed seconds target* threads:integer",
     "sign": "help! json! quiet! progress registry key certificate_chain* ignore* output",
     "verify": "help! json! quiet! progress registry trusted* signature ignore* ignore_unsigned!",
-    "serve": "help! json! quiet! progress select registry require_signature* name lenient! address token_file tls_cert tls_key insecure! port:integer threads:integer queue:integer memory_budget:integer gpu_memory_budget:integer users:integer tokens:integer draft_model draft_tokens:integer cache_size max_body:integer max_push:integer max_memory:integer max_bodies:integer max_connections:integer client_timeout drain drift_reference* drift_window:integer watch_share on_drift on_canary webhook label_age otlp trace_share routes!",
+    "serve": "help! json! quiet! progress select registry require_signature* name lenient! address token_file tls_cert tls_key insecure! port:integer threads:integer queue:integer memory_budget:integer gpu_memory_budget:integer users:integer tokens:integer urgent draft_model draft_tokens:integer cache_size max_body:integer max_push:integer max_memory:integer max_bodies:integer max_connections:integer client_timeout drain drift_reference* drift_window:integer watch_share on_drift on_canary webhook label_age otlp trace_share routes!",
     "help": "help! json! quiet! progress completion",
 }  # fmt: skip
