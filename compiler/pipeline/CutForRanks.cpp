@@ -3,6 +3,7 @@
 // each rank's own.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/graph/TnShard.h"
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
 #include "compiler/shard/RankWeights.h"
@@ -28,6 +29,22 @@ Status errorOf(const shard::RankCheck &check, int64_t ranks) {
                        strCat("the cut for ", ranks, " ranks changes '", check.output, "' by ",
                               check.difference, " of its largest element"),
                        "report this with the model");
+}
+
+/// Ranks that all compute the whole are none.
+Status checkIsCut(ModuleOp cut, int64_t ranks) {
+  WalkResult found = cut.walk([](Operation *op) {
+    bool isOfRanks = isa<tn::RankSliceOp, tn::AllReduceOp, tn::AllGatherOp>(op);
+    return isOfRanks ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found.wasInterrupted()
+             ? Status::ok()
+             : Status::error(
+                   ErrorId::BadArgument,
+                   strCat("--tp ", ranks, ": nothing is cut, since sizes do not divide by ", ranks,
+                          " or each matrix is predicted to be faster whole"),
+                   "'tenon explain sharding MODEL --tp 2,4' shows what other numbers cut; "
+                   "--pin NODE=column cuts a matrix regardless of its time");
 }
 
 } // namespace
@@ -56,6 +73,7 @@ Status Compilation::cutForRanks() {
   shard::Costs costs(graph, part, collectives, ranks, /*halves=*/false, sizes);
   TENON_ASSIGN(shard::Plan cuts, shard::searchCuts(graph, costs, ranks, pins));
   TENON_ASSIGN(OwningOpRef<ModuleOp> cut, shard::cutGraph(*module, graph, cuts));
+  TENON_TRY(checkIsCut(*cut, ranks));
   if (numbers) {
     TENON_ASSIGN(std::vector<reference::Tensor> inputs, seededInputs(*module));
     TENON_ASSIGN(shard::RankCheck check,

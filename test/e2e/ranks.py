@@ -82,6 +82,9 @@ class Ranks(ToolTest):
             done = self.refuse(2, "TN0105", "compile", path, "--target", "cpu:native", "--tp", "2", "--pin", pin)
             self.assertIn(word, done.stderr)
         self.refuse(2, "TN0105", "compile", path, "--target", "cpu:native", "--tp", "65")
+        # Ranks that would all compute the whole: no size is a multiple of 31.
+        done = self.refuse(2, "TN0105", "compile", path, "--target", "cpu:native", "--tp", "31")
+        self.assertIn("nothing is cut", done.stderr)
 
     def test_wrong_parts_are_found(self):
         """The detector: of one matrix, each rank gets the other's part."""
