@@ -5,6 +5,7 @@
 #include "compiler/shard/Search.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace tenon::shard {
 
@@ -12,5 +13,14 @@ namespace tenon::shard {
 /// shape of one rank. Verified.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> cutGraph(mlir::ModuleOp module, const Graph &graph,
                                                    const Plan &plan);
+
+/// The cut that an operation of TnShardOps.td states in its attributes.
+template <typename Op> Cut cutOf(Op op) {
+  Cut cut{static_cast<int64_t>(op.getDim()), static_cast<int64_t>(op.getRepeat()), {}};
+  for (auto [size, copies] : llvm::zip_equal(op.getSizes(), op.getCopies())) {
+    cut.pieces.push_back({size, copies});
+  }
+  return cut;
+}
 
 } // namespace tenon::shard

@@ -7,6 +7,7 @@
 #include "compiler/graph/TnShard.h"
 #include "compiler/opt/Constants.h"
 #include "compiler/opt/WeightSource.h"
+#include "compiler/shard/CutGraph.h"
 #include "compiler/shard/State.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/StringMap.h"
@@ -21,14 +22,6 @@ namespace tenon::shard {
 namespace {
 
 constexpr uint64_t kMaxCompared = uint64_t(64) << 10;
-
-template <typename Op> Cut cutOf(Op op) {
-  Cut cut{static_cast<int64_t>(op.getDim()), static_cast<int64_t>(op.getRepeat()), {}};
-  for (auto [size, copies] : llvm::zip_equal(op.getSizes(), op.getCopies())) {
-    cut.pieces.push_back({size, copies});
-  }
-  return cut;
-}
 
 /// Reads of the whole what the store's rank has of it.
 struct PartOfRank {

@@ -14,14 +14,6 @@ namespace {
 
 using reference::Tensor;
 
-template <typename Op> Cut cutOf(Op op) {
-  Cut cut{static_cast<int64_t>(op.getDim()), static_cast<int64_t>(op.getRepeat()), {}};
-  for (auto [size, copies] : llvm::zip_equal(op.getSizes(), op.getCopies())) {
-    cut.pieces.push_back({size, copies});
-  }
-  return cut;
-}
-
 /// Calls `move(whole, part, bytes)` with offsets in bytes for each stretch of a rank.
 void eachStretch(ArrayRef<int64_t> whole, const Cut &cut, int64_t ranks, int64_t rank,
                  int64_t elementBytes, function_ref<void(int64_t, int64_t, int64_t)> move) {
