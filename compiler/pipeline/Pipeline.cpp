@@ -13,6 +13,7 @@
 #include "compiler/graph/Invariance.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/opt/Float8Products.h"
 #include "compiler/opt/precision/Observe.h"
 #include "compiler/pipeline/Reports.h"
@@ -24,6 +25,27 @@
 using namespace mlir;
 
 namespace tenon::pipeline {
+namespace {
+
+/// That the kernels of GPUs for attention over pages take the heads of a model.
+Status checkHeads(ModuleOp module) {
+  constexpr int64_t kWidest = 256;
+  Status status;
+  module.walk([&](tn::PagedAttentionOp op) {
+    for (Value rows : {op.getQ(), op.getY()}) {
+      int64_t width = tn::constantDim(tn::getDims(rows.getType()).back()).value_or(0);
+      if (width > kWidest) {
+        status = Status::error(ErrorId::BadArgument,
+                               strCat("heads have ", width, " elements; on GPUs, attention over ",
+                                      "pages takes up to ", kWidest),
+                               "add --pages 0, whose attention takes any");
+      }
+    }
+  });
+  return status;
+}
+
+} // namespace
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
@@ -59,6 +81,7 @@ Status Compilation::importModel() {
   module = std::move(imported.module);
   // A CPU's logits are where a sampler on the host reads them; a GPU's would have to be fetched.
   if (pages > 0 && !options.gpus.empty()) {
+    TENON_TRY(checkHeads(*module));
     language::addDraws(*module);
   }
   assets = std::move(imported.assets);

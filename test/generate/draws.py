@@ -1,5 +1,6 @@
 """`draws.py STEPS`, as paged.py. Engines with pages on a GPU draw tokens themselves: the same as the host draws from their logits. That is skipped without a GPU."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -108,6 +109,14 @@ class WithoutGpu(ToolTest):
                 self.tool("compile", model, "-o", engine, "--target", target)
                 self.assertEqual(expected, json.loads(self.tool("inspect", engine, "--json"))["variants"][0]["cubin_bytes"])
         self.assertIn("rejects the PTX", self.run_tool("compile", path, "-o", engine, "--target", "cuda:sm_90", "--cubin").stderr)
+
+    def test_wide_heads(self):
+        """Heads that no kernel over pages takes are refused, and the hint holds."""
+        path, engine = self.folder / "wide.gguf", self.folder / "wide.tenon"
+        models.write(dataclasses.replace(logits.MODELS["llama_floats"], width=96, heads=1, key_heads=1, head=288, layers=1), path)
+        self.assertIn("heads have 288 elements", self.run_tool("compile", path, "-o", engine, "--target", "cuda:sm_90").stderr)
+        for flags in (("--target", "cuda:sm_90", "--pages", 0), ("--target", "cpu:native")):
+            self.tool("compile", path, "-o", engine, *flags)
 
     def test_invariant(self):
         """Each family has kernels of one order on GPUs, those that draw among them."""
