@@ -5,6 +5,7 @@
 // One file: the phases of a compilation, in their order.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
@@ -29,7 +30,7 @@ namespace {
 
 /// That the kernels of GPUs for attention over pages take the heads of a model.
 Status checkHeads(ModuleOp module) {
-  constexpr int64_t kWidest = 256;
+  constexpr int64_t kWidest = codegen::cuda::tuning::kWidestHead;
   Status status;
   module.walk([&](tn::PagedAttentionOp op) {
     for (Value rows : {op.getQ(), op.getY()}) {

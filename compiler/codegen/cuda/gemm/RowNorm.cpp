@@ -18,6 +18,15 @@ constexpr int64_t kLaneElements = 8;
 
 } // namespace
 
+GemvNorm gemvNormOf(tn::RmsNormOp op) {
+  GemvNorm norm;
+  norm.epsilon = op.getEpsilon().convertToDouble();
+  if (Value scale = op.getScale()) {
+    norm.scale = cast<BlockArgument>(scale).getArgNumber();
+  }
+  return norm;
+}
+
 Value readStreamedNorm(Value a, std::optional<GemvNorm> &norm) {
   tn::RmsNormOp op = a.getDefiningOp<tn::RmsNormOp>();
   if (!op) {
@@ -27,11 +36,7 @@ Value readStreamedNorm(Value a, std::optional<GemvNorm> &norm) {
   if (!isStreamedNorm(op) || (scale && !isa<BlockArgument>(scale))) {
     return {};
   }
-  norm = GemvNorm{};
-  norm->epsilon = op.getEpsilon().convertToDouble();
-  if (scale) {
-    norm->scale = cast<BlockArgument>(scale).getArgNumber();
-  }
+  norm = gemvNormOf(op);
   return op.getX();
 }
 

@@ -19,6 +19,9 @@ struct GemvNorm {
   double epsilon = 0;
 };
 
+/// Of a norm whose scale, if it has one, is an input.
+GemvNorm gemvNormOf(tn::RmsNormOp op);
+
 /// What the rows of a product are the norm of, if it is one that every block can do: `a` itself
 /// without a norm, null if it is another one.
 mlir::Value readStreamedNorm(mlir::Value a, std::optional<GemvNorm> &norm);

@@ -34,15 +34,8 @@ FamilyMatch matchNorm(RegionBuilder &region) {
       (op.getScale() && !isa<BlockArgument>(op.getScale()))) {
     return FamilyMatch::refuse("rows are not of a multiple of eight f16 or bf16 in memory");
   }
-  NormedRows rows{cast<BlockArgument>(op.getX()).getArgNumber(),
-                  {},
-                  rowCountOf(op.getX().getType()),
-                  *depth,
-                  element};
-  rows.norm.epsilon = op.getEpsilon().convertToDouble();
-  if (op.getScale()) {
-    rows.norm.scale = cast<BlockArgument>(op.getScale()).getArgNumber();
-  }
+  NormedRows rows{cast<BlockArgument>(op.getX()).getArgNumber(), gemvNormOf(op),
+                  rowCountOf(op.getX().getType()), *depth, element};
   return FamilyMatch::take(rows, {kNormSliced.name.str(), {}}, "adds up as gemv norms a row");
 }
 

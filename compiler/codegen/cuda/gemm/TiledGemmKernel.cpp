@@ -209,7 +209,17 @@ void TiledGemmKernel::startProducts() {
   startCopies(t, /*ofB=*/!isConstant);
 }
 
-/// The same of a block that adds up slices, in their order.
+/// Waits for the stage of a step, and has the copies of a later one take the place of the step
+/// before.
+void TiledGemmKernel::turnStages(const ThreadBuilder &t, Value step) const {
+  waitForCopies(t, tile.stages - 2);
+  // This stage is visible to all, and all are done with the one before it.
+  t.barrier();
+  copyStage(t, t.add(step, tile.stages - 1), true, true);
+  commitCopies(t);
+}
+
+/// The accumulators of a block that adds up slices, in their order.
 Values TiledGemmKernel::addSlices() {
   ThreadBuilder t = kernel.code();
   int64_t count = tile.warpRows * tile.warpColumns / kWarp, own = tile.slices / tile.splits;
@@ -222,10 +232,7 @@ Values TiledGemmKernel::addSlices() {
                   Values sums =
                       outer.loop(first, last, outer.i32(1), zeros,
                                  [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
-                                   waitForCopies(c, tile.stages - 2);
-                                   c.barrier();
-                                   copyStage(c, c.add(index, tile.stages - 1), true, true);
-                                   commitCopies(c);
+                                   turnStages(c, index);
                                    Values result(accumulators);
                                    multiplyPanels(c, index, result);
                                    return result;
@@ -248,11 +255,7 @@ Values TiledGemmKernel::addProducts() {
   int64_t count = tile.warpRows * tile.warpColumns / kWarp;
   return t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),
                 [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
-                  waitForCopies(c, tile.stages - 2);
-                  // This stage is visible to all, and all are done with the one before it.
-                  c.barrier();
-                  copyStage(c, c.add(index, tile.stages - 1), true, true);
-                  commitCopies(c);
+                  turnStages(c, index);
                   if (isInteger && !element.isInteger()) {
                     return addIntegers(c, accumulators, [&](ValueRange zeros) {
                       return multiplyStage(c, index, zeros);

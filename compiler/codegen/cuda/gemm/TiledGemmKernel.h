@@ -42,6 +42,7 @@ private:
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
   void startCopies(const ThreadBuilder &t, bool ofB) const;
   void startProducts();
+  void turnStages(const ThreadBuilder &t, Value step) const;
   Values addProducts();
   Values addSlices();
   void placeSimt();
