@@ -4,6 +4,7 @@
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 #include "compiler/codegen/cpu/gemm/DotStep.h"
+#include "compiler/codegen/cpu/gemm/PairProduct.h"
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,6 +29,9 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 int64_t maxRows(engine::CpuLevel level, ProductType type) {
   if (multipliesOnTiles(level, type)) {
     return kMinTileRows - 1;
+  }
+  if (multipliesByPairs(level, type)) {
+    return kMaxPairedRows;
   }
   if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
@@ -352,8 +356,13 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   }
   ProductBuilder builder(*module, level, type, columns);
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
-    builder.build(rows, /*accumulate=*/false);
-    builder.build(rows, /*accumulate=*/true);
+    for (bool accumulate : {false, true}) {
+      if (multipliesByPairs(level, type) && rows >= kMinPairedRows) {
+        buildPairProduct(*module, type, rows, accumulate);
+      } else {
+        builder.build(rows, accumulate);
+      }
+    }
   }
   if (isOnTiles) {
     std::string fewRows = (name + "_few").str();
