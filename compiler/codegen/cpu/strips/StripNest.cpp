@@ -7,6 +7,7 @@
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -26,6 +27,10 @@ constexpr int64_t kUnrolledTaps = 32;
 constexpr int64_t kStripsDown = 8;
 constexpr int64_t kStripsDownOfMany = 2;
 constexpr size_t kFewOps = 5;
+/// Lanes of f32 and of bytes in a register of 128 bits, and ops whose values of so many bytes'
+/// lanes fit 32 registers.
+constexpr int64_t kShortLanes = 4, kBytesLanes = 16;
+constexpr size_t kShortOps = 24;
 
 /// Sizes of the loops, from the first operand dim that a loop indexes alone.
 FailureOr<SmallVector<Value>> loopSizes(linalg::GenericOp op, OpBuilder &builder) {
@@ -213,8 +218,10 @@ void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
   hoistUniform(loop);
 }
 
-/// Lanes that fill a vector where no value of the body has more than 16 bits. Indices and
-/// divisions, which are of wider floats, leave `lanes`.
+/// Lanes that fill a vector where no value of the body has more than 16 bits. Of 32 bits, where
+/// registers are of 128, several registers of a short body: bytes then are loaded, packed and
+/// stored by whole registers, and the loop costs less an element. Indices and divisions, which are
+/// of wider floats, leave `lanes`.
 int64_t StripNest::lanesOfNarrow() {
   unsigned widest = 8;
   auto note = [&](Type type) {
@@ -227,7 +234,12 @@ int64_t StripNest::lanesOfNarrow() {
       return lanes;
     }
   }
-  return widest <= 16 ? lanes * 32 / widest : lanes;
+  bool isShort = lanes == kShortLanes && op.getBody()->getOperations().size() <= kShortOps &&
+                 llvm::none_of(*op.getBody(), [](Operation &operation) {
+                   return isa<math::MathDialect>(operation.getDialect()) &&
+                          !isa<math::RoundEvenOp, math::FmaOp, math::AbsFOp>(operation);
+                 });
+  return widest <= 16 ? lanes * 32 / widest : widest == 32 && isShort ? kBytesLanes : lanes;
 }
 
 /// Whole strips, then what is left under a mask.
