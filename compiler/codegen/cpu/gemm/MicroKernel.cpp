@@ -344,7 +344,11 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   }
   int64_t columns = kPanel;
   for (int64_t narrow : kNarrowColumns) {
-    columns = name == anyRowsSymbol(ProductType::F32, narrow) ? narrow : columns;
+    for (ProductType other : {ProductType::F32, ProductType::U8S8}) {
+      bool isIt = name == anyRowsSymbol(other, narrow);
+      type = isIt ? other : type;
+      columns = isIt ? narrow : columns;
+    }
   }
   if (buildPanelPacking(*module, level, name)) {
     return module;
@@ -358,7 +362,7 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
     for (bool accumulate : {false, true}) {
       if (multipliesByPairs(level, type) && rows >= kMinPairedRows) {
-        buildPairProduct(*module, type, rows, accumulate);
+        buildPairProduct(*module, type, rows, accumulate, columns);
       } else {
         builder.build(rows, accumulate);
       }

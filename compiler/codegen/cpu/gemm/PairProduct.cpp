@@ -24,9 +24,9 @@ constexpr int64_t kPartVectors = 2;
 
 class PairProduct {
 public:
-  PairProduct(ModuleOp module, ProductType type, int64_t rows)
+  PairProduct(ModuleOp module, ProductType type, int64_t rows, int64_t columns)
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), type(type), rows(rows),
-        pointer(LLVM::LLVMPointerType::get(builder.getContext())),
+        columns(columns), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
         words(VectorType::get(kLanes, builder.getI32Type())),
         sums(VectorType::get(kLanes, sumsFloats(type) ? Type(builder.getF32Type())
                                                       : Type(builder.getI32Type()))) {}
@@ -34,7 +34,7 @@ public:
   void build(bool accumulate) {
     Type i64 = builder.getI64Type();
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, productSymbol(rows, accumulate, type),
+        builder, loc, productSymbol(rows, accumulate, type, columns),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, pointer, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -46,7 +46,7 @@ public:
       // Frozen, each row is a base of its own: else they become a chain of additions in each step.
       rowsOfA.push_back(LLVM::FreezeOp::create(builder, loc, offset(entry->getArgument(0), start)));
     }
-    for (int64_t column = 0; column < kPanel; column += kPartVectors * kLanes) {
+    for (int64_t column = 0; column < columns; column += kPartVectors * kLanes) {
       buildPart(offset(entry->getArgument(2), constant(column)),
                 offset(entry->getArgument(4), constant(column)), accumulate);
     }
@@ -173,7 +173,7 @@ private:
   OpBuilder builder;
   Location loc;
   ProductType type;
-  int64_t rows;
+  int64_t rows, columns;
   Type pointer;
   VectorType words, sums;
   Values rowsOfA;
@@ -190,8 +190,9 @@ bool multipliesByPairs(engine::CpuLevel level, ProductType type) {
   return row.architecture == engine::Architecture::AArch64 && (row.features & feature) != 0;
 }
 
-void buildPairProduct(ModuleOp module, ProductType type, int64_t rows, bool accumulate) {
-  PairProduct(module, type, rows).build(accumulate);
+void buildPairProduct(ModuleOp module, ProductType type, int64_t rows, bool accumulate,
+                      int64_t columns) {
+  PairProduct(module, type, rows, columns).build(accumulate);
 }
 
 } // namespace tenon::codegen::cpu

@@ -15,7 +15,9 @@ inline constexpr int64_t kMaxPairedRows = 8;
 /// Whether the level multiplies the type by pairs of rows.
 bool multipliesByPairs(engine::CpuLevel level, ProductType type);
 
-/// Adds the kernel of that many rows, kMinPairedRows or more, with productSymbol's name.
-void buildPairProduct(mlir::ModuleOp module, ProductType type, int64_t rows, bool accumulate);
+/// Adds the kernel of that many rows, kMinPairedRows or more, and columns, with productSymbol's
+/// name.
+void buildPairProduct(mlir::ModuleOp module, ProductType type, int64_t rows, bool accumulate,
+                      int64_t columns);
 
 } // namespace tenon::codegen::cpu
