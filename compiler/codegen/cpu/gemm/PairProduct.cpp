@@ -43,8 +43,7 @@ public:
     depth = entry->getArgument(6);
     for (int64_t row = 0; row < rows; ++row) {
       Value start = arith::MulIOp::create(builder, loc, entry->getArgument(1), constant(row));
-      // Frozen, each row is a base of its own: else they become a chain of additions in each step.
-      rowsOfA.push_back(LLVM::FreezeOp::create(builder, loc, offset(entry->getArgument(0), start)));
+      rowsOfA.push_back(hide(offset(entry->getArgument(0), start)));
     }
     for (int64_t column = 0; column < columns; column += kPartVectors * kLanes) {
       buildPart(offset(entry->getArgument(2), constant(column)),
@@ -156,6 +155,16 @@ private:
     }
   }
 
+  /// The same address as one of which nothing is known: rows that are known to be equally far apart
+  /// become a chain of additions in each step.
+  Value hide(Value address) {
+    return LLVM::InlineAsmOp::create(builder, loc, TypeRange(pointer), ValueRange(address),
+                                     /*asm_string=*/"", /*constraints=*/"=r,0",
+                                     /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                     LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                     /*operand_attrs=*/ArrayAttr())
+        .getResult(0);
+  }
   Value shuffle(Value a, Value b, ArrayRef<int64_t> lanes) {
     return vector::ShuffleOp::create(builder, loc, a, b, lanes);
   }

@@ -27,10 +27,12 @@ constexpr int64_t kUnrolledTaps = 32;
 constexpr int64_t kStripsDown = 8;
 constexpr int64_t kStripsDownOfMany = 2;
 constexpr size_t kFewOps = 5;
-/// Lanes of f32 and of bytes in a register of 128 bits, and ops whose values of so many bytes'
+/// Lanes of bytes in a register of 128 bits, and ops whose values of so many bytes'
 /// lanes fit 32 registers.
-constexpr int64_t kShortLanes = 4, kBytesLanes = 16;
-constexpr size_t kShortOps = 24;
+constexpr int64_t kBytesLanes = 16;
+constexpr size_t kShortOps = 40;
+/// Strips that are written out one behind the other.
+constexpr int64_t kWritten = 4;
 
 /// Sizes of the loops, from the first operand dim that a loop indexes alone.
 FailureOr<SmallVector<Value>> loopSizes(linalg::GenericOp op, OpBuilder &builder) {
@@ -211,6 +213,14 @@ Value StripNest::isInterior(ArrayRef<unsigned> taps, Value active) {
 
 /// A loop over whole strips, several at a time.
 void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
+  std::optional<int64_t> first = getConstantIntValue(from), end = getConstantIntValue(to);
+  if (hasShortRegisters && strips == 1 && first && end && *end - *first <= kWritten * lanes) {
+    // So few strips that counting them would cost a third of a copy.
+    for (int64_t at = *first; at < *end; at += lanes) {
+      buildParallelStrips(constant(at), 1, Value());
+    }
+    return;
+  }
   scf::ForOp loop = scf::ForOp::create(builder, location, from, to, constant(strips * lanes));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
@@ -234,7 +244,7 @@ int64_t StripNest::lanesOfNarrow() {
       return lanes;
     }
   }
-  bool isShort = lanes == kShortLanes && op.getBody()->getOperations().size() <= kShortOps &&
+  bool isShort = hasShortRegisters && op.getBody()->getOperations().size() <= kShortOps &&
                  llvm::none_of(*op.getBody(), [](Operation &operation) {
                    return isa<math::MathDialect>(operation.getDialect()) &&
                           !isa<math::RoundEvenOp, math::FmaOp, math::AbsFOp>(operation);
