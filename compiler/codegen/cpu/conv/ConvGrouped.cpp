@@ -49,11 +49,12 @@ constexpr int64_t kMaxProduct = 255 * 128, kMaxExact = int64_t(1) << 24;
 /// Output pixels for which laying out a weight, which each thread does, is little work.
 constexpr int64_t kManyPixels = 1024;
 
-/// Pixels whose sums stay in registers: half of these, for operands need some too.
-int64_t mostPixels(engine::CpuLevel level, int64_t lanes) {
+/// Pixels whose sums stay in registers: half of these, for operands need some too. Those of 16 bits
+/// need twelve.
+int64_t mostPixels(engine::CpuLevel level, int64_t lanes, bool sumsIntegers) {
   int64_t registers = floatLanes(level) == 8 ? 16 : 32;
   int64_t perVector = std::max<int64_t>(1, lanes / floatLanes(level));
-  return std::min<int64_t>(8, registers / 2 / perVector);
+  return std::min<int64_t>(8, (sumsIntegers ? registers - 12 : registers / 2) / perVector);
 }
 
 /// The largest block of pixels that leaves the fewest sums of a line to be computed twice.
@@ -84,7 +85,7 @@ GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp 
   vector = VectorType::get(lanes, sum);
   std::optional<int64_t> width =
       tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
-  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes));
+  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes, sumsIntegers));
   element = storageType(getElementTypeOrSelf(conv.getX().getType()));
   // Channels that the last vector reads beyond those of its pixel are masked.
   isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);

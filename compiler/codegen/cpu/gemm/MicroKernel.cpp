@@ -149,18 +149,32 @@ private:
   void buildRowBlocks(ValueRange arguments) {
     Type i64 = builder.getI64Type();
     Value total = arguments[7];
-    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level, type)));
+    // Blocks of whole pairs, where rows are multiplied by pairs.
+    int64_t unit = multipliesByPairs(level, type) ? 2 : 1;
+    Value units = arith::CeilDivSIOp::create(builder, loc, total, constant(unit));
+    Value blocks =
+        arith::CeilDivSIOp::create(builder, loc, units, constant(maxRows(level, type) / unit));
     Fetching fetching = fetchingOf(arguments, blocks);
     scf::ForOp::create(
         builder, loc, constant(0), blocks, constant(1),
         ValueRange{arguments[0], arguments[4], fetching.first},
         [&](OpBuilder &, Location, Value block, ValueRange state) {
-          Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
-          Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
+          Value smaller = arith::DivUIOp::create(builder, loc, units, blocks);
+          Value rest = arith::RemUIOp::create(builder, loc, units, blocks);
           Value isLarger =
               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
           Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
           Value count = arith::AddIOp::create(builder, loc, smaller, more);
+          if (unit > 1) {
+            // The last block has what is left, for a last row may be without a second.
+            Value before = arith::AddIOp::create(
+                builder, loc, arith::MulIOp::create(builder, loc, smaller, block),
+                arith::MinSIOp::create(builder, loc, block, rest));
+            Value left = arith::SubIOp::create(
+                builder, loc, total, arith::MulIOp::create(builder, loc, before, constant(unit)));
+            count = arith::MinSIOp::create(
+                builder, loc, arith::MulIOp::create(builder, loc, count, constant(unit)), left);
+          }
           callKernel(arguments, {state[0], state[1], count, state[2], fetching.step});
           Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, arguments[1]));
           Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, arguments[5]));

@@ -272,6 +272,9 @@ void StripNest::buildStrips() {
     }
   }
   int64_t wide = reductions.empty() && !gainsInterior ? lanesOfNarrow() : lanes;
+  while (hasShortRegisters && constantSize && wide > *constantSize && wide > lanes) {
+    wide /= 2;
+  }
   if (wide > lanes && (!constantSize || *constantSize >= wide)) {
     int64_t narrow = std::exchange(lanes, wide);
     start = floorTo(wide);
