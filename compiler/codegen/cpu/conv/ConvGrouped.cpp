@@ -57,16 +57,16 @@ int64_t mostPixels(engine::CpuLevel level, int64_t lanes, bool sumsIntegers) {
   return std::min<int64_t>(8, (sumsIntegers ? registers - 12 : registers / 2) / perVector);
 }
 
-/// The largest block of pixels that leaves the fewest sums of a line to be computed twice.
-int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most) {
+/// The largest block of pixels that leaves the fewest sums of a line to be computed twice, of those
+/// that hide the latency of a sum.
+int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most, int64_t hiding) {
   if (!line) {
     return most;
   }
   auto computed = [&](int64_t pixels) { return llvm::divideCeil(*line, pixels) * pixels; };
   int64_t best = 1;
   for (int64_t pixels = 1; pixels <= std::min(most, *line); ++pixels) {
-    // Four pixels and more hide the latency of a sum.
-    bool isBetter = pixels <= 4 || computed(pixels) <= computed(best);
+    bool isBetter = pixels <= hiding || computed(pixels) <= computed(best);
     best = isBetter ? pixels : best;
   }
   return best;
@@ -85,7 +85,8 @@ GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp 
   vector = VectorType::get(lanes, sum);
   std::optional<int64_t> width =
       tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
-  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes, sumsIntegers));
+  // Four sums do; of integers a vector has as many registers.
+  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes, sumsIntegers), sumsIntegers ? 1 : 4);
   element = storageType(getElementTypeOrSelf(conv.getX().getType()));
   // Channels that the last vector reads beyond those of its pixel are masked.
   isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);

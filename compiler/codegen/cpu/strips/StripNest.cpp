@@ -271,7 +271,8 @@ void StripNest::buildStrips() {
       start = groups;
     }
   }
-  int64_t wide = reductions.empty() && !gainsInterior ? lanesOfNarrow() : lanes;
+  bool mayWiden = reductions.empty() && (hasShortRegisters || !gainsInterior);
+  int64_t wide = mayWiden ? lanesOfNarrow() : lanes;
   while (hasShortRegisters && constantSize && wide > *constantSize && wide > lanes) {
     wide /= 2;
   }
