@@ -4,7 +4,7 @@
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
-#include "compiler/codegen/cpu/gemm/PairProduct.h"
+#include "compiler/codegen/cpu/gemm/ArmProduct.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -40,8 +40,8 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
   std::optional<int64_t> width =
       copiesLines ? std::optional(stripWidth) : tn::constantDim(g.width.in);
   bool isOnTiles = multipliesOnTiles(level, type);
-  isPaired = multipliesByPairs(level, type);
-  copiesPatches = (isOnTiles || isPaired) && !g.isPointwise() && g.joinsKernelLine() &&
+  isArm = hasArmProduct(level, type) && type != ProductType::F32;
+  copiesPatches = (isOnTiles || isArm) && !g.isPointwise() && g.joinsKernelLine() &&
                   lineWords() < kFewWords &&
                   mostLines * linePixels * (patchWords() + kStridePad) * 4 <= kMaxPatchBytes;
   if (copiesPatches) {
@@ -198,7 +198,7 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
 
 /// Columns of a panel that hold channels; null where all are computed.
 Value ConvLowering::usedColumns(const IndexMath &math, Value panel) const {
-  if (!isPaired || type != ProductType::U8S8 || g.groupOutChannels() % kPanel == 0) {
+  if (!isArm || type != ProductType::U8S8 || g.groupOutChannels() % kPanel == 0) {
     return Value();
   }
   return g.groupOutChannels() < kPanel

@@ -72,9 +72,9 @@ private:
   bool joinsLine;      ///< the taps of a kernel line are multiplied together
   bool copiesLines;    ///< to the strip
   /// All words under the kernel are copied side by side, pixel by pixel, for tiles or
-  /// pairs of rows to multiply in one product: where a kernel line fills few steps.
+  /// Arm's kernels to multiply in one product: where a kernel line fills few steps.
   bool copiesPatches = false;
-  bool isPaired; ///< rows are multiplied by pairs (PairProduct.h)
+  bool isArm; ///< words are multiplied by the kernels of ArmProduct.h
   /// Rows of the sums from one output line to the next. More than a line has: lines meet a kernel
   /// line in one product, together with what lies between them, as tiles want full.
   int64_t sumsPitch;

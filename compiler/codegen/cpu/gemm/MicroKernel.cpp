@@ -3,8 +3,8 @@
 // registers.
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
+#include "compiler/codegen/cpu/gemm/ArmProduct.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
-#include "compiler/codegen/cpu/gemm/PairProduct.h"
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,15 +30,14 @@ int64_t maxRows(engine::CpuLevel level, ProductType type) {
   if (multipliesOnTiles(level, type)) {
     return kMinTileRows - 1;
   }
-  if (multipliesByPairs(level, type)) {
-    return kMaxPairedRows;
+  if (hasArmProduct(level, type)) {
+    return mostArmRows(level, type);
   }
   if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
     return hasWideRegisters(level) ? 10 : 4;
   }
-  // One for a row of zeros.
-  return (hasWideRegisters(level) ? 14 : 6) - DotStep::takesLess128(level, type);
+  return hasWideRegisters(level) ? 14 : 6;
 }
 
 std::string anyRowsSymbol(ProductType type, int64_t columns) {
@@ -72,8 +71,7 @@ constexpr int64_t kDepthBlock = 128;
 int64_t vectorsPerPart(engine::CpuLevel level, ProductType type, int64_t rows, int64_t columns) {
   int64_t whole = columns / std::min(columns, floatLanes(level));
   int64_t most = kPanel / 2 / floatLanes(level);
-  bool isTight = floatLanes(level) <= 4 &&
-                 (!DotStep::isOneInstruction(level, type) || DotStep::takesLess128(level, type));
+  bool isTight = floatLanes(level) <= 4 && !DotStep::isOneInstruction(level, type);
   return !hasWideRegisters(level) && rows > (isTight ? 1 : 2) ? std::min(whole, most) : whole;
 }
 
@@ -254,8 +252,6 @@ private:
     Value start = offset(c, arith::MulIOp::create(builder, loc, ldc, constant(row)));
     return offset(start, lanes(column));
   }
-  /// With a row of zeros behind them where multiplyAdd needs it.
-  int64_t summedRows() const { return rows + DotStep::takesLess128(level, type); }
   Value aElement(ArrayRef<Value> groups, int64_t row) {
     Value base = groups[row / kRowGroup];
     switch (row % kRowGroup) {
@@ -279,8 +275,8 @@ private:
     }
     size_t groupCount = state.size();
     state.append({b, next});
-    zeros = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
-    for (int64_t row = 0; row < summedRows(); ++row) {
+    Value zeros = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+    for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
         state.push_back(zeros);
       }
@@ -293,9 +289,6 @@ private:
       for (int64_t column = 0; column < vectors; ++column) {
         Value address = cAddress(c, row, column);
         Value sum = sums[row * vectors + column];
-        if (summedRows() > rows) {
-          sum = arith::SubIOp::create(builder, loc, sum, sums[rows * vectors + column]);
-        }
         if (accumulate) {
           Value before = load(vector, address);
           sum = sumsFloats(type) ? Value(arith::AddFOp::create(builder, loc, before, sum))
@@ -322,8 +315,8 @@ private:
     for (int64_t column = 0; column < vectors; ++column) {
       bRow.push_back(step.ofB(load(vector, offset(b, lanes(column)))));
     }
-    for (int64_t row = 0; row < summedRows(); ++row) {
-      DotStep::Factor factor = step.ofA(row < rows ? aElement(groups, row) : zeros);
+    for (int64_t row = 0; row < rows; ++row) {
+      DotStep::Factor factor = step.ofA(aElement(groups, row));
       for (int64_t column = 0; column < vectors; ++column) {
         Value sum = args[groupCount + 2 + row * vectors + column];
         next.push_back(step.multiplyAdd(factor, bRow[column], sum));
@@ -341,7 +334,6 @@ private:
   Type element;
   VectorType vector;
   int64_t rows = 0, vectors = 0;
-  Value zeros;
   Value lda, lda3, ldb, ldc, k, fetchStep;
 };
 
@@ -375,8 +367,8 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   ProductBuilder builder(*module, level, type, columns);
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
     for (bool accumulate : {false, true}) {
-      if (multipliesByPairs(level, type) && rows >= kMinPairedRows) {
-        buildPairProduct(*module, type, rows, accumulate, columns);
+      if (hasArmProduct(level, type)) {
+        buildArmProduct(*module, level, type, rows, accumulate, columns);
       } else {
         builder.build(rows, accumulate);
       }
