@@ -24,6 +24,13 @@ namespace {
 /// the same block of C.
 bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; }
 
+/// RISC-V's vectors are groups of four registers: eight of 16 lanes, an instruction each, also
+/// where registers are longer than the 128 bits of the level.
+bool hasGroups(engine::CpuLevel level) {
+  return engine::rowOf(level).architecture == engine::Architecture::RiscV64;
+}
+int64_t productLanes(engine::CpuLevel level) { return hasGroups(level) ? 16 : floatLanes(level); }
+
 } // namespace
 
 int64_t maxRows(engine::CpuLevel level, ProductType type) {
@@ -32,6 +39,10 @@ int64_t maxRows(engine::CpuLevel level, ProductType type) {
   }
   if (hasArmProduct(level, type)) {
     return mostArmRows(level, type);
+  }
+  if (hasGroups(level)) {
+    // One holds words of B, and two or four what they are taken apart into.
+    return type == ProductType::U8S8 ? 3 : type == ProductType::BF16 ? 4 : 6;
   }
   if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
@@ -69,6 +80,9 @@ constexpr int64_t kDepthBlock = 128;
 /// lanes a panel is eight vectors, of which each takes more than one register where it is taken
 /// apart or summed for a row of zeros.
 int64_t vectorsPerPart(engine::CpuLevel level, ProductType type, int64_t rows, int64_t columns) {
+  if (hasGroups(level)) {
+    return 1;
+  }
   int64_t whole = columns / std::min(columns, floatLanes(level));
   int64_t most = kPanel / 2 / floatLanes(level);
   bool isTight = floatLanes(level) <= 4 && !DotStep::isOneInstruction(level, type);
@@ -82,7 +96,7 @@ public:
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), type(type),
         columns(columns), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
         element(sumsFloats(type) ? Type(builder.getF32Type()) : Type(builder.getI32Type())),
-        vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
+        vector(VectorType::get(std::min(columns, productLanes(level)), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
     Type i64 = builder.getI64Type();
