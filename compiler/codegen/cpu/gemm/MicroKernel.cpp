@@ -6,6 +6,7 @@
 #include "compiler/codegen/cpu/gemm/ArmProduct.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
+#include "compiler/codegen/cpu/gemm/ScalableProduct.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -122,8 +123,10 @@ public:
   }
 
   /// The function of any number of rows, of that name: blocks of the depth, and within each all
-  /// rows.
-  void buildAnyRows(StringRef name) {
+  /// rows. It calls kernels of at most `mostRows` with `suffix` behind their names.
+  void buildAnyRows(StringRef name, int64_t mostRows, StringRef suffix = "") {
+    most = mostRows;
+    kernelSuffix = suffix;
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
@@ -164,8 +167,7 @@ private:
     // Blocks of whole pairs, where rows are multiplied by pairs.
     int64_t unit = multipliesByPairs(level, type) ? 2 : 1;
     Value units = arith::CeilDivSIOp::create(builder, loc, total, constant(unit));
-    Value blocks =
-        arith::CeilDivSIOp::create(builder, loc, units, constant(maxRows(level, type) / unit));
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, units, constant(most / unit));
     Fetching fetching = fetchingOf(arguments, blocks);
     scf::ForOp::create(
         builder, loc, constant(0), blocks, constant(1),
@@ -224,7 +226,6 @@ private:
 
   /// Calls the kernel for a block of rows (accumulating if argument 8 is not 0).
   void callKernel(ValueRange arguments, const RowBlock &block) {
-    int64_t most = maxRows(level, type);
     Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
     Value number = arith::AddIOp::create(builder, loc, block.rows, accumulates);
     Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
@@ -237,7 +238,8 @@ private:
       bool accumulate = number > most;
       func::CallOp::create(
           builder, loc,
-          productSymbol(accumulate ? number - most : number, accumulate, type, columns),
+          productSymbol(accumulate ? number - most : number, accumulate, type, columns) +
+              kernelSuffix.str(),
           TypeRange(),
           ValueRange{block.a, arguments[1], arguments[2], arguments[3], block.c, arguments[5],
                      arguments[6], block.next, block.step});
@@ -348,6 +350,8 @@ private:
   Type element;
   VectorType vector;
   int64_t rows = 0, vectors = 0;
+  int64_t most = 0;       ///< rows of a kernel that buildAnyRows calls
+  StringRef kernelSuffix; ///< behind the kernels' names
   Value lda, lda3, ldb, ldc, k, fetchStep;
 };
 
@@ -388,12 +392,22 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
       }
     }
   }
+  int64_t most = maxRows(level, type);
   if (isOnTiles) {
     std::string fewRows = (name + "_few").str();
-    builder.buildAnyRows(fewRows);
+    builder.buildAnyRows(fewRows, most);
     buildTileProduct(*module, type, name, fewRows);
+  } else if (hasScalableProduct(level, type)) {
+    for (int64_t rows = 1; rows <= kMaxScalableRows; ++rows) {
+      buildScalableProduct(*module, type, rows, /*accumulate=*/false, columns);
+      buildScalableProduct(*module, type, rows, /*accumulate=*/true, columns);
+    }
+    std::string scalable = (name + kScalable).str(), fixed = (name + "_fixed").str();
+    builder.buildAnyRows(fixed, most);
+    builder.buildAnyRows(scalable, kMaxScalableRows, kScalable);
+    buildByLength(*module, name, scalable, fixed);
   } else {
-    builder.buildAnyRows(name);
+    builder.buildAnyRows(name, most);
   }
   if (name == invariantSymbol(type) && name != anyRowsSymbol(type)) {
     // The object of anyRowsSymbol has kernels of the same names.
