@@ -1,5 +1,6 @@
-/* run_engine ENGINE INPUTS OUTPUTS [RUNS]: runs an engine by the runtime alone, on one thread. Shapes are fixed. INPUTS holds the bytes of all inputs in the engine's order,
- * OUTPUTS gets those of the outputs of the last run. Prints the variant and the bytes of the arena. */
+/* run_engine ENGINE INPUTS OUTPUTS [RUNS]: runs an engine by the runtime alone, on one thread.
+ * Shapes are fixed. INPUTS holds the bytes of all inputs in the engine's order, OUTPUTS gets those
+ * of the outputs of the last run. Prints the variant and the bytes of the arena. */
 #include <tenon/tenon.h>
 
 #include <stdio.h>
@@ -89,7 +90,8 @@ int main(int count, char **arguments) {
   }
   tenon_memory_use use = {.struct_size = sizeof use};
   check(tenon_session_memory(session, &use));
-  printf("%s, arena %llu bytes, scratch %llu\n", tenon_engine_variant(engine), (unsigned long long)use.arena, (unsigned long long)use.scratch);
+  printf("%s, arena %llu bytes, scratch %llu\n", tenon_engine_variant(engine),
+         (unsigned long long)use.arena, (unsigned long long)use.scratch);
   tenon_session_destroy(session);
   tenon_engine_destroy(engine);
   free(data);

@@ -1,6 +1,7 @@
 // Builds the product micro-kernels: a loop over k whose body multiplies one row of a B panel with
 // one element of each row of A, all of C in registers. Relies on the backend keeping iter_args in
-// registers.
+// registers. One file: the kernels of vector registers and the function of any number of rows that
+// chooses among these and those of other units.
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 #include "compiler/codegen/cpu/gemm/ArmProduct.h"
