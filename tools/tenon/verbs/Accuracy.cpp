@@ -36,7 +36,7 @@ Action declareAccuracy(CLI::App &command) {
   std::shared_ptr<AccuracyFlags> flags = std::make_shared<AccuracyFlags>();
   command
       .add_option("MODEL", flags->request.models,
-                  "Engines, or models (ONNX, .pt2) to compile first; the others are compared with "
+                  "Engines, or models (ONNX, .pt2, .tflite) to compile first; the others are compared with "
                   "the first")
       ->required();
   command

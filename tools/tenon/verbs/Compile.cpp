@@ -155,7 +155,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<double> budget = std::make_shared<double>(0); // seconds; 0 for no tuning
   pipeline::CompileOptions &request = flags->options;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
+  command.add_option("MODEL", request.model, "The model (ONNX, .pt2 of torch.export, .tflite)")
       ->required();
   addOutput(command, request.output,
             "Where to write the engine; by default the model's name with .tenon. With --target c "
