@@ -87,6 +87,12 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
   if (!second) {
     return std::nullopt;
   }
+  if (roundsTwice) {
+    if (isDifference && isSwapped) {
+      return gap(op, "its first operand repeats in its second, which --rounding tflite has no kernel for");
+    }
+    return sumLite(op, *first, *second, *repetition, isDifference, quantizer);
+  }
   double factorA = signA * first->scale / quantizer.scale;
   double factorB = signB * second->scale / quantizer.scale;
   std::optional<FixedPoint> fixed = fixedPoint(std::max(std::abs(factorA), std::abs(factorB)));
@@ -142,6 +148,9 @@ Lowering::Maybe Lowering::product(Operation *op, const Quantizer &quantizer) {
 Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double> factors,
                                  ArrayRef<double> offsets, int32_t inner,
                                  const Quantizer &quantizer) {
+  if (roundsTwice) {
+    return gap(op, "it has a constant operand in f32, which --rounding tflite has no kernel for");
+  }
   View x = *viewOf(variable);
   size_t period = std::max(factors.size(), offsets.size());
   double largest = 0, farthest = 0;
@@ -183,6 +192,9 @@ Lowering::Maybe Lowering::rescaled(Operation *op, const View &x, int64_t count,
     return x.tensor;
   }
   double factor = x.scale / quantizer.scale;
+  if (roundsTwice && isa<tn::ReluOp>(op)) {
+    factor = static_cast<double>(static_cast<float>(factor)); // as a quotient of floats
+  }
   std::optional<FixedPoint> fixed = fixedPoint(factor);
   if (!fixed || factor > 1 << 20) {
     return gap(op, "its operand is far beyond the range of its quantized result");
@@ -324,6 +336,9 @@ private:
 } // namespace
 
 Lowering::Maybe Lowering::table(Operation *op, Value value, const Quantizer &quantizer) {
+  if (Maybe made = roundsTwice ? tableLite(op, quantizer) : Maybe()) {
+    return made;
+  }
   Tabulation tabulation(constants, views);
   std::optional<Values> values = tabulation.evaluate(value);
   if (!values || !tabulation.source ||

@@ -31,7 +31,9 @@ bool isFloat(Value value) { return isa<FloatType>(opt::tensorType(value).getElem
 
 } // namespace
 
-Lowered lower(ModuleOp module, tn::WeightStore &weights) { return Lowering(module, weights).run(); }
+Lowered lower(ModuleOp module, tn::WeightStore &weights, bool roundsTwice) {
+  return Lowering(module, weights, roundsTwice).run();
+}
 
 std::optional<View> Lowering::viewOf(Value value) const {
   auto found = views.find(value);

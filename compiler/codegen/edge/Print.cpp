@@ -82,7 +82,7 @@ std::string arrayText(const Constant &constant) {
 class Printer {
 public:
   Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)), hashes(layerHashes(printed)) {
+      : program(printed), name(modelName), capital(upper(modelName)), hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {
   }
 
   std::vector<File> files() const {
@@ -199,6 +199,7 @@ private:
   std::string kernels() const {
     std::string text = begin("the kernels that it uses.");
     text += strCat("#ifndef ", capital, "_KERNELS_H\n#define ", capital, "_KERNELS_H\n\n",
+                   program.roundsTwice ? "#define TN_ROUND_TWICE\n\n" : "",
                    withoutPreamble(commonKernelText()));
     std::array<bool, kKernels> isUsed{};
     for (const Call &call : program.calls) {

@@ -131,7 +131,7 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
     return compileForBoard(request, board, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
+    return Status::error(ErrorId::BadArgument, "--name, --ram, --flash and --rounding are for --target c",
                          "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
@@ -168,6 +168,9 @@ Action declareCompile(CLI::App &command) {
            "For --target c: refuse a larger arena (64KiB)");
   addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
            "For --target c: refuse more bytes of constants (256KiB)");
+  addChoice(command, "--rounding", board->rounding, kRoundings,
+            "For --target c: round each result once, or as TensorFlow Lite Micro does, whose bytes "
+            "the results then are");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +

@@ -1,0 +1,141 @@
+"""TensorFlow Lite models, written by this test: operators beside numpy on CPUs and as C, variables from run to run, and what is refused."""
+
+import os
+import pathlib
+import sys
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(os.environ["TENON_SOURCE_DIR"]) / "test/e2e"))
+import board
+import tflite_ops as ops
+import tflite_writer as w
+from tool import ToolTest
+
+SHAPE = (1, 6, 5, 4)
+SCALES = {"x": (0.02537, 3), "v": (0.03089, -128)}
+
+
+def quantized(real, scale, zero):
+    return np.clip(np.rint(real / np.float64(np.float32(scale))) + zero, -128, 127).astype(np.int8)
+
+
+def real_of(numbers, scale, zero):
+    return (numbers.astype(np.float64) - zero) * np.float64(np.float32(scale))
+
+
+def operands(m, case, tensors):
+    """The tensors of a case's operands."""
+    return [tensors[o] if isinstance(o, str) else m.constant(f"c{len(m.tensors)}", o) for o in case[1]]
+
+
+class Models(ToolTest):
+    def save(self, name, model):
+        path = self.folder / f"{name}.tflite"
+        path.write_bytes(model.bytes() if isinstance(model, w.Lite) else model)
+        return path.name
+
+    def run_on_cpu(self, name, **inputs):
+        for key, value in inputs.items():
+            np.save(self.folder / f"{key}.npy", value)
+        self.succeed("run", name, "--target", "cpu:native", *(f"--inputs={key}={key}.npy" for key in inputs), "-o", "out.npz")
+        return dict(np.load(self.folder / "out.npz"))
+
+
+class Operators(Models):
+    def test_floats(self):
+        random = np.random.default_rng(1)
+        data = {"x": random.normal(size=SHAPE).astype(np.float32) * 2, "v": random.uniform(0.1, 3, SHAPE).astype(np.float32)}
+        m = w.Lite()
+        tensors = {key: m.tensor(key, SHAPE, np.float32) for key in data}
+        wanted, outputs = {}, []
+        for i, case in enumerate([case[:4] for case in ops.QUANTIZED if case[0] != "QUANTIZE"] + ops.REAL):
+            results = case[3](*(data[o].astype(np.float64) for o in case[1] if isinstance(o, str)))
+            made = []
+            for k, y in enumerate(results if isinstance(results, list) else [results]):
+                y = np.asarray(y, np.float32) if np.asarray(y).dtype == np.float64 else np.asarray(y, np.int32) if np.asarray(y).dtype.kind == "i" else np.asarray(y)
+                made.append(m.tensor(f"{case[0]}_{i}_{k}", y.shape, y.dtype))
+                wanted[f"{case[0]}_{i}_{k}"] = y
+            m.op(case[0], operands(m, case, tensors), made, case[2])
+            outputs += made
+        random_weights = {name: random.normal(size=shape).astype(np.float32) for name, shape in (("full", (6, 3, 3, 4)), ("depth", (1, 3, 2, 8)), ("dense", (7, 20)), ("back", (3, 3, 2, 4)))}
+        for name, op, options, y in [
+            ("full", "CONV_2D", w.conv(w.SAME, (2, 1), 1), lambda v: np.maximum(ops.conv(data["x"], v, 0.5, w.SAME, (2, 1)), 0)),
+            ("depth", "DEPTHWISE_CONV_2D", w.depthwise(w.VALID, (1, 2), 0, (2, 1)), lambda v: ops.depthwise(data["x"], v, 0.5, w.VALID, (1, 2), (2, 1))),
+            ("dense", "FULLY_CONNECTED", w.dense(3), lambda v: np.clip(data["x"].reshape(-1, 20) @ v.T + 0.5, 0, 6)),
+            ("back", "TRANSPOSE_CONV", (49, [(0, "i8", w.SAME), (1, "i32", 1), (2, "i32", 2)]), lambda v: ops.transpose_conv(data["x"], v, w.SAME, (2, 1), (12, 5))),
+        ]:
+            weight = random_weights[name]
+            wanted[name] = y(weight.astype(np.float64))
+            made = m.tensor(name, wanted[name].shape, np.float32)
+            constants = [m.constant(f"{name}_w", weight), m.constant(f"{name}_b", np.full(wanted[name].shape[-1], 0.5, np.float32))]
+            m.op(op, [m.constant("size", np.int32(wanted[name].shape)), constants[0], tensors["x"]] if name == "back" else [tensors["x"], *constants], [made], options)
+            outputs.append(made)
+        m.end(tensors.values(), outputs)
+        found = self.run_on_cpu(self.save("floats", m), **data)
+        self.assertEqual(set(wanted), set(found))
+        for name, y in wanted.items():
+            self.assertEqual(y.shape, found[name].shape, name)
+            np.testing.assert_allclose(found[name], y, rtol=2e-5, atol=2e-5, err_msg=name)
+
+    def quantized_model(self):
+        """One result: those of all operators, brought to one scale, one after the other; and its numbers for these inputs."""
+        random = np.random.default_rng(2)
+        data = random.integers(-128, 128, (2, *SHAPE[1:])).astype(np.int8)
+        m = w.Lite()
+        both, parts = m.tensor("both", data.shape, np.int8, *SCALES["x"]), [m.tensor(f"half{i}", SHAPE, np.int8, *SCALES["x"]) for i in range(2)]
+        tensors = {"x": parts[0], "v": m.tensor("v", SHAPE, np.int8, *SCALES["v"])}
+        m.op("SPLIT", [m.constant("axis", np.int32(0)), both], parts, (35, [(0, "i32", 2)]))
+        m.op("QUANTIZE", [parts[1]], [tensors["v"]])
+        real = {"x": real_of(data[:1], *SCALES["x"]), "v": real_of(quantized(real_of(data[1:], *SCALES["x"]), *SCALES["v"]), *SCALES["v"])}
+        joined, wanted, common = [], [], (0.03719, -7)
+
+        def join(tensor, numbers, scale, zero):
+            flat, same = (m.tensor(f"part{len(m.tensors)}_{i}", (1, numbers.size), np.int8, *s) for i, s in enumerate(((scale, zero), common)))
+            m.op("RESHAPE", [tensor, m.constant(f"shape{flat}", np.int32([1, numbers.size]))], [flat])
+            m.op("QUANTIZE", [flat], [same])
+            joined.append(same)
+            wanted.append(quantized(real_of(numbers.ravel(), scale, zero), *common))
+
+        for i, case in enumerate(ops.QUANTIZED):
+            results = case[3](*(real[o] for o in case[1] if isinstance(o, str)))
+            scale, zero = case[4] or SCALES["x"]
+            made = []
+            for k, y in enumerate(results if isinstance(results, list) else [results]):
+                made.append((m.tensor(f"{case[0]}_{i}_{k}", y.shape, np.int8, scale, zero), quantized(y, scale, zero)))
+            m.op(case[0], operands(m, case, tensors), [tensor for tensor, _ in made], case[2] if case[2] and case[2][0] else None)
+            for tensor, numbers in made:
+                join(tensor, numbers, scale, zero)
+        x_scale = np.float64(np.float32(SCALES["x"][0]))
+        for op, shape, axis, options, y, scale in [
+            ("CONV_2D", (6, 3, 3, 4), 0, w.conv(w.SAME, (2, 1), 1), lambda v, b: np.maximum(ops.conv(real["x"], v, b, w.SAME, (2, 1)), 0), 0.1031),
+            ("DEPTHWISE_CONV_2D", (1, 3, 2, 4), 3, w.depthwise(w.SAME, (1, 2)), lambda v, b: ops.depthwise(real["x"], v, b, w.SAME, (1, 2)), 0.0613),
+            ("FULLY_CONNECTED", (7, 20), None, w.dense(), lambda v, b: real["x"].reshape(-1, 20) @ v.T + b, 0.2057),
+        ]:
+            outputs = shape[axis or 0]
+            scales = random.uniform(0.004, 0.02, 1 if axis is None else outputs).astype(np.float32)
+            weight, bias = random.integers(-127, 128, shape).astype(np.int8), random.integers(-3000, 3000, outputs).astype(np.int32)
+            along = [-1 if d == axis else 1 for d in range(len(shape))]
+            result = y(weight * scales.astype(np.float64).reshape(along), bias * x_scale * scales)
+            constants = [m.constant(f"{op}_w", weight, scales, np.zeros(len(scales), np.int64), axis or 0), m.constant(f"{op}_b", bias, (np.float32(SCALES["x"][0]) * scales), np.zeros(len(scales), np.int64))]
+            made = m.tensor(op, result.shape, np.int8, scale, 9)
+            m.op(op, [tensors["x"], *constants], [made], options)
+            join(made, quantized(result, scale, 9), scale, 9)
+        total = m.tensor("all", (1, sum(part.size for part in wanted)), np.int8, *common)
+        m.op("CONCATENATION", joined, [total], (10, [(0, "i32", 1), (1, "i8", 0)]))
+        m.end([both], [total])
+        return m, data, np.concatenate(wanted)
+
+    def test_numbers(self):
+        m, data, wanted = self.quantized_model()
+        name = self.save("numbers", m)
+        np.testing.assert_array_equal(self.run_on_cpu(name, both=data)["all"].ravel(), wanted)
+        self.succeed("compile", name, "--target", "c", "-o", "numbers")
+        code, [found], said = board.run_checked(self.folder / "numbers", "numbers", [data])
+        self.assertEqual(0, code, said)
+        np.testing.assert_array_equal(found, wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()
