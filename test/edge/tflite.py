@@ -62,7 +62,7 @@ class Operators(Models):
         random_weights = {name: random.normal(size=shape).astype(np.float32) for name, shape in (("full", (6, 3, 3, 4)), ("depth", (1, 3, 2, 8)), ("dense", (7, 20)), ("back", (3, 3, 2, 4)))}
         for name, op, options, y in [
             ("full", "CONV_2D", w.conv(w.SAME, (2, 1), 1), lambda v: np.maximum(ops.conv(data["x"], v, 0.5, w.SAME, (2, 1)), 0)),
-            ("depth", "DEPTHWISE_CONV_2D", w.depthwise(w.VALID, (1, 2), 0, (2, 1)), lambda v: ops.depthwise(data["x"], v, 0.5, w.VALID, (1, 2), (2, 1))),
+            ("depth", "DEPTHWISE_CONV_2D", w.depthwise(w.VALID, (1, 2), 0, (2, 1), 2), lambda v: ops.depthwise(data["x"], v, 0.5, w.VALID, (1, 2), (2, 1))),
             ("dense", "FULLY_CONNECTED", w.dense(3), lambda v: np.clip(data["x"].reshape(-1, 20) @ v.T + 0.5, 0, 6)),
             ("back", "TRANSPOSE_CONV", (49, [(0, "i8", w.SAME), (1, "i32", 1), (2, "i32", 2)]), lambda v: ops.transpose_conv(data["x"], v, w.SAME, (2, 1), (12, 5))),
         ]:
@@ -79,8 +79,10 @@ class Operators(Models):
             self.assertEqual(y.shape, found[name].shape, name)
             np.testing.assert_allclose(found[name], y, rtol=2e-5, atol=2e-5, err_msg=name)
 
-    def quantized_model(self):
-        """One result: those of all operators, brought to one scale, one after the other; and its numbers for these inputs."""
+    @staticmethod
+    def quantized_model(has_lite_scales=False):
+        """One result: those of all operators, brought to one scale, one after the other; and its numbers for these inputs. `has_lite_scales`: some results have
+        the scale of the operand, as TensorFlow Lite Micro wants it."""
         random = np.random.default_rng(2)
         data = random.integers(-128, 128, (2, *SHAPE[1:])).astype(np.int8)
         m = w.Lite()
@@ -99,6 +101,10 @@ class Operators(Models):
             wanted.append(quantized(real_of(numbers.ravel(), scale, zero), *common))
 
         for i, case in enumerate(ops.QUANTIZED):
+            if has_lite_scales and case[0] in ("AVERAGE_POOL_2D", "RELU6"):
+                case = (*case[:4], ops.MOVES)
+            if has_lite_scales and case[0] in ("CONCATENATION", "PACK"):
+                case = (case[0], ("x", "x"), *case[2:4], ops.MOVES)
             results = case[3](*(real[o] for o in case[1] if isinstance(o, str)))
             scale, zero = case[4] or SCALES["x"]
             made = []
@@ -122,19 +128,65 @@ class Operators(Models):
             made = m.tensor(op, result.shape, np.int8, scale, 9)
             m.op(op, [tensors["x"], *constants], [made], options)
             join(made, quantized(result, scale, 9), scale, 9)
-        total = m.tensor("all", (1, sum(part.size for part in wanted)), np.int8, *common)
-        m.op("CONCATENATION", joined, [total], (10, [(0, "i32", 1), (1, "i8", 0)]))
-        m.end([both], [total])
-        return m, data, np.concatenate(wanted)
+        while len(joined) > 1:  # TensorFlow Lite Micro joins ten at most
+            ten, joined = joined[:10], joined[10:]
+            joined.append(m.tensor(f"joined{len(joined)}", (1, sum(m.tensors[t]["shape"][1] for t in ten)), np.int8, *common))
+            m.op("CONCATENATION", ten, joined[-1:], (10, [(0, "i32", 1), (1, "i8", 0)]))
+            wanted = wanted[len(ten) :] + [np.concatenate(wanted[: len(ten)])]
+        m.end([both], joined)
+        return m, data, wanted[0]
 
     def test_numbers(self):
         m, data, wanted = self.quantized_model()
         name = self.save("numbers", m)
-        np.testing.assert_array_equal(self.run_on_cpu(name, both=data)["all"].ravel(), wanted)
+        np.testing.assert_array_equal(next(iter(self.run_on_cpu(name, both=data).values())).ravel(), wanted)
         self.succeed("compile", name, "--target", "c", "-o", "numbers")
         code, [found], said = board.run_checked(self.folder / "numbers", "numbers", [data])
         self.assertEqual(0, code, said)
         np.testing.assert_array_equal(found, wanted)
+
+
+    def test_bytes_of_tensorflow_lite_micro(self):
+        """Those that expect_tflite.py wrote."""
+        m, data, wanted = self.quantized_model(has_lite_scales=True)
+        self.succeed("compile", self.save("lite", m), "--target", "c", "--rounding", "tflite", "-o", "lite")
+        code, [found], said = board.run_checked(self.folder / "lite", "lite", [data])
+        self.assertEqual(0, code, said)
+        expected = np.load(pathlib.Path(__file__).parent / "tflite_bytes.npy")
+        np.testing.assert_array_equal(found, expected)
+        self.assertGreater(np.count_nonzero(expected != wanted), 50)  # one rounding gives others
+
+
+class Variables(Models):
+    def stream(self, initial):
+        """A window of three frames of two numbers, into which each run shifts one: the state of two frames, and their products."""
+        m = w.Lite()
+        x, y = m.tensor("x", (1, 1, 2), np.int8, 0.5, 1), m.tensor("y", (1, 3, 2), np.int8, 0.5, 1)
+        handle, old, new = m.tensor("handle", (), w.RESOURCE), m.tensor("old", (1, 2, 2), np.int8, 0.5, 1), m.tensor("new", (1, 2, 2), np.int8, 0.5, 1)
+        m.op("CALL_ONCE", [], [], (103, [(0, "i32", 1)]))
+        m.op("VAR_HANDLE", [], [handle], (111, [(0, "text", ""), (1, "text", "frames")]))
+        m.op("READ_VARIABLE", [handle], [old])
+        m.op("CONCATENATION", [old, x], [y], (10, [(0, "i32", 1), (1, "i8", 0)]))
+        m.op("STRIDED_SLICE", [y, *(m.constant(f"c{i}", np.int32(v)) for i, v in enumerate(([0, 1, 0], [1, 3, 2], [1, 1, 1])))], [new], (32, [(0, "i32", 0)]))
+        m.op("ASSIGN_VARIABLE", [handle, new], [])
+        m.end([x], [y])
+        m.begin()
+        handle = m.tensor("handle", (), w.RESOURCE)
+        m.op("VAR_HANDLE", [], [handle], (111, [(0, "text", ""), (1, "text", "frames")]))
+        m.op("ASSIGN_VARIABLE", [handle, m.constant("begin", np.full((1, 2, 2), initial, np.int8), 0.5, 1)], [])
+        m.end([], [])
+        return m
+
+    def test_state_from_run_to_run(self):
+        for initial in (0, -128, 7):
+            name = self.save("stream", self.stream(initial))
+            self.succeed("compile", name, "--target", "cpu:native", "-o", "stream.tenon")
+            frames = np.random.default_rng(3).integers(-128, 128, (4, 1, 1, 2)).astype(np.int8)
+            window = np.full((1, 2, 2), initial, np.int8)
+            for frame, found in zip(frames, self.session("stream.tenon", frames, 6), strict=True):
+                wanted = np.concatenate([window, frame], 1)
+                np.testing.assert_array_equal(wanted, found.reshape(wanted.shape), str(initial))
+                window = wanted[:, 1:]
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ QUANTIZED = [
     ("TRANSPOSE", (X, number([0, 3, 1, 2])), None, lambda a: a.transpose(0, 3, 1, 2), MOVES), ("CONCATENATION", (X, V), (10, [(0, "i32", 2), (1, "i8", 0)]), lambda a, b: np.concatenate([a, b], 2), (0.03017, 2)),
     ("PAD", (X, number([[0, 0], [1, 2], [0, 1], [0, 0]])), None, lambda a: np.pad(a, ((0, 0), (1, 2), (0, 1), (0, 0))), MOVES), ("SLICE", (X, number([0, 1, 2, 0]), number([1, 4, -1, 3])), None, lambda a: a[:, 1:5, 2:, :3], MOVES),
     ("STRIDED_SLICE", (X, number([0, -1, 0, 1]), number([1, -6, 9, 2]), number([1, -2, 2, 1])), (32, [(4, "i32", 8), (1, "i32", 1)]), lambda a: a[:, -1:-6:-2, 0:9:2, 1], MOVES),
-    ("SQUEEZE", (X,), None, lambda a: a[0], MOVES), ("EXPAND_DIMS", (X, number(0)), None, lambda a: a[None], MOVES), ("PACK", (X, V), (59, [(1, "i32", 1)]), lambda a, b: np.stack([a, b], 1), (0.03017, 2)),
-    ("SPLIT", (number(2), X), (35, [(0, "i32", 5)]), lambda a: np.split(a, 5, 2), MOVES), ("SPLIT_V", (X, number([1, 3]), number(3)), None, lambda a: np.split(a, [1], 3), MOVES), ("UNPACK", (X,), (64, [(1, "i32", 3)]), lambda a: [a[..., i] for i in range(4)], MOVES),
+    ("SQUEEZE", (X,), None, lambda a: a[0], MOVES), ("EXPAND_DIMS", (X, number(0)), None, lambda a: a[None], MOVES), ("PACK", (X, V), (59, [(0, "i32", 2), (1, "i32", 1)]), lambda a, b: np.stack([a, b], 1), (0.03017, 2)),
+    ("SPLIT", (number(2), X), (35, [(0, "i32", 5)]), lambda a: np.split(a, 5, 2), MOVES), ("SPLIT_V", (X, number([1, 3]), number(3)), None, lambda a: np.split(a, [1], 3), MOVES), ("UNPACK", (X,), (64, [(0, "i32", 4), (1, "i32", 3)]), lambda a: [a[..., i] for i in range(4)], MOVES),
 ]  # fmt: skip
 REAL = [
     ("DIV", (X, V), w.arithmetic("DIV"), np.divide), ("EXP", (X,), None, np.exp), ("LOG", (V,), None, np.log), ("SQRT", (V,), None, np.sqrt), ("RSQRT", (V,), None, lambda a: 1 / np.sqrt(a)), ("SIN", (X,), None, np.sin), ("NEG", (X,), None, np.negative),

@@ -21,8 +21,8 @@ def conv(padding=SAME, stride=(1, 1), activation=0, dilation=(1, 1)):
     return 1, [(0, "i8", padding), (1, "i32", stride[1]), (2, "i32", stride[0]), (3, "i8", activation), (4, "i32", dilation[1]), (5, "i32", dilation[0])]
 
 
-def depthwise(padding=SAME, stride=(1, 1), activation=0, dilation=(1, 1)):
-    return 2, [(0, "i8", padding), (1, "i32", stride[1]), (2, "i32", stride[0]), (4, "i8", activation), (5, "i32", dilation[1]), (6, "i32", dilation[0])]
+def depthwise(padding=SAME, stride=(1, 1), activation=0, dilation=(1, 1), multiplier=1):
+    return 2, [(0, "i8", padding), (1, "i32", stride[1]), (2, "i32", stride[0]), (3, "i32", multiplier), (4, "i8", activation), (5, "i32", dilation[1]), (6, "i32", dilation[0])]
 
 
 def pool(kernel, padding=SAME, stride=(1, 1), activation=0):

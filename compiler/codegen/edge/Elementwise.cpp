@@ -1,5 +1,6 @@
 // What a quantizer reads, by the kind of operation: sums, products, constants beside a tensor, and
 // functions of one 8-bit number as tables.
+#include "compiler/codegen/edge/LiteFunctions.h"
 #include "compiler/codegen/edge/Lowering.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -333,6 +334,14 @@ private:
   const llvm::DenseMap<Value, View> &views;
 };
 
+bool isHardSwish(const Values &values, const View &view) {
+  return llvm::all_of(llvm::seq(-128, 128), [&](int q) {
+    double x = (q - view.zero) * view.scale;
+    double exact = x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    return std::abs(values[q + 128] - exact) <= 1e-6 * (1 + std::abs(exact));
+  });
+}
+
 } // namespace
 
 Lowering::Maybe Lowering::table(Operation *op, Value value, const Quantizer &quantizer) {
@@ -345,9 +354,19 @@ Lowering::Maybe Lowering::table(Operation *op, Value value, const Quantizer &qua
       llvm::any_of(*values, [](double number) { return std::isnan(number); })) {
     return std::nullopt;
   }
+  // Functions of one operation are the nearest number there too, and hard swish is one of several.
+  bool isComposed = roundsTwice && op->getNumOperands() != 1;
+  const View &x = *tabulation.source;
+  std::optional<LiteTable> hardSwish =
+      isComposed && isHardSwish(*values, x)
+          ? liteHardSwish(x.scale, x.zero, quantizer.scale, quantizer.zero)
+          : std::nullopt;
+  if (isComposed && !hardSwish) {
+    return gap(op, "a function of several operations has no kernel with --rounding tflite");
+  }
   std::vector<int8_t> numbers;
-  for (double number : *values) {
-    int32_t quantized = quantizer.quantized(number);
+  for (auto [i, number] : llvm::enumerate(*values)) {
+    int32_t quantized = hardSwish ? (*hardSwish)[i] : quantizer.quantized(number);
     numbers.push_back(
         static_cast<int8_t>(std::min(quantizer.high, std::max(quantizer.low, quantized))));
   }

@@ -83,6 +83,12 @@ Lowering::Maybe Lowering::tableLite(Operation *op, const Quantizer &quantizer) {
     table = liteLogistic(x->scale, x->zero);
   } else if (isa<tn::TanhOp>(op) && quantizer.scale == 1.0 / 128 && quantizer.zero == 0) {
     table = liteTanh(x->scale, x->zero);
+  } else if (isa<tn::AbsOp>(op)) {
+    table.emplace();
+    for (int32_t q = -128; q < 128; ++q) {
+      int32_t scaled = liteScaled(std::abs(q - x->zero), x->scale / quantizer.scale);
+      (*table)[q + 128] = static_cast<int8_t>(std::clamp(scaled + quantizer.zero, -128, 127));
+    }
   } else if (tn::LeakyReluOp leaky = dyn_cast<tn::LeakyReluOp>(op)) {
     float in = static_cast<float>(x->scale), out = static_cast<float>(quantizer.scale);
     float alpha = static_cast<float>(leaky.getAlpha().convertToDouble());
@@ -99,6 +105,7 @@ Lowering::Maybe Lowering::tableLite(Operation *op, const Quantizer &quantizer) {
   if (!table) {
     return std::nullopt;
   }
+  lowered.insert(op);
   for (int8_t &number : *table) {
     number = static_cast<int8_t>(
         std::min(quantizer.high, std::max(quantizer.low, static_cast<int32_t>(number))));

@@ -162,6 +162,50 @@ std::optional<std::array<int32_t, 256>> liteExponentials(double scale) {
   return powers;
 }
 
+namespace {
+
+constexpr int32_t kLargestHalf = 32767;
+
+int32_t heldInHalf(int32_t value) { return std::clamp(value, -kLargestHalf - 1, kLargestHalf); }
+
+/// A factor of 15 bits.
+Factor halfFactor(float value) {
+  Factor factor = factorOf(static_cast<double>(value));
+  factor.value = static_cast<int32_t>(
+      std::min((int64_t{factor.value} + (1 << 15)) >> 16, int64_t{kLargestHalf}));
+  return factor;
+}
+
+/// a * b / 2^15 to nearest, halves upwards.
+int32_t timesHalf(int32_t a, int32_t b) { return heldInHalf((a * b + (1 << 14)) >> 15); }
+
+} // namespace
+
+/// In 16 bits: the factor between 0 and 1 is a number that is shifted and held in its range.
+std::optional<LiteTable> liteHardSwish(double scale, int32_t zero, double outScale,
+                                       int32_t outZero) {
+  float fine = (1.0f / 128.0f) * static_cast<float>(scale);
+  Factor out = halfFactor(fine / static_cast<float>(outScale));
+  Factor gate = halfFactor(fine / (3.0f / 32768.0f));
+  if (out.exponent > 0 || out.exponent < -15 || gate.exponent > 15 || gate.exponent < -15) {
+    return std::nullopt;
+  }
+  LiteTable table{};
+  for (int32_t q = -128; q < 128; ++q) {
+    int32_t x = (q - zero) * 128, open = x;
+    if (gate.exponent > 0) {
+      open = heldInHalf(open * (1 << (gate.exponent - 1)));
+    }
+    open = timesHalf(open, gate.value);
+    open = gate.exponent > 0 ? heldInHalf(open * 2) : smaller(open, -gate.exponent);
+    open = (open + (1 << 15)) >> 1;
+    int32_t product = open * timesHalf(x, out.value) / (1 << 15);
+    table[q + 128] =
+        static_cast<int8_t>(std::clamp(smaller(product, -out.exponent) + outZero, -128, 127));
+  }
+  return table;
+}
+
 int32_t liteScaled(int32_t value, double factor) { return scaled(value, factorOf(factor)); }
 
 } // namespace tenon::codegen::edge

@@ -17,6 +17,10 @@ std::optional<LiteTable> liteLogistic(double scale, int32_t zero);
 /// The hyperbolic tangent in numbers of 1/128.
 std::optional<LiteTable> liteTanh(double scale, int32_t zero);
 
+/// x * clamp(x + 3, 0, 6) / 6 of x = (q - zero) * scale.
+std::optional<LiteTable> liteHardSwish(double scale, int32_t zero, double outScale,
+                                       int32_t outZero);
+
 /// exp(-scale * d) for each distance d from 0 on, with 31 bits behind the point.
 std::optional<std::array<int32_t, 256>> liteExponentials(double scale);
 
