@@ -1,5 +1,7 @@
 """TensorFlow Lite models, written by this test: operators beside numpy on CPUs and as C, variables from run to run, and what is refused."""
 
+import ctypes
+import json
 import os
 import pathlib
 import sys
@@ -157,7 +159,28 @@ class Operators(Models):
         self.assertGreater(np.count_nonzero(expected != wanted), 50)  # one rounding gives others
 
 
+class Input(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dims", ctypes.POINTER(ctypes.c_int64)), ("rank", ctypes.c_size_t)]
+
+
+class Output(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
 class Variables(Models):
+    def session(self, engine, inputs, bytes_out):
+        """What one session makes of one input after the other."""
+        api, opened, session = ctypes.CDLL(os.environ["TENON_BUILD_DIR"] + "/lib/libtenon_runtime.so"), ctypes.c_void_p(), ctypes.c_void_p()
+        self.assertIsNone(ctypes.cast(api.tenon_engine_open(str(self.folder / engine).encode(), None, ctypes.byref(opened)), ctypes.c_void_p).value)
+        api.tenon_session_create(opened, None, ctypes.byref(session))
+        for row in inputs:
+            out = np.zeros(bytes_out, np.int8)
+            given = Input(row.ctypes.data, (ctypes.c_int64 * row.ndim)(*row.shape), row.ndim)
+            api.tenon_session_run(session, ctypes.byref(given), ctypes.c_size_t(1), ctypes.byref(Output(out.ctypes.data, out.nbytes)), ctypes.c_size_t(1))
+            yield out
+        api.tenon_session_destroy(session)
+        api.tenon_engine_destroy(opened)
+
     def stream(self, initial):
         """A window of three frames of two numbers, into which each run shifts one: the state of two frames, and their products."""
         m = w.Lite()
@@ -187,6 +210,64 @@ class Variables(Models):
                 wanted = np.concatenate([window, frame], 1)
                 np.testing.assert_array_equal(wanted, found.reshape(wanted.shape), str(initial))
                 window = wanted[:, 1:]
+
+
+class Refusals(Models):
+    def relu(self, change=None):
+        m = w.Lite()
+        x, y = m.tensor("x", (1, 4), np.float32), m.tensor("y", (1, 4), np.float32)
+        m.op("RELU", [x], [y])
+        if change:
+            change(m)
+        m.end([x], [y])
+        return m
+
+    def test_all_gaps_at_once(self):
+        """Custom and unknown operators, one that Tenon lacks, a type that it lacks: each with its node, and nothing is written."""
+        m = w.Lite()
+        x = m.tensor("x", (1, 4, 4, 2), np.float32)
+        names = []
+        for op, custom in (("CUSTOM", "TFLite_Detection_PostProcess"), ("UNIDIRECTIONAL_SEQUENCE_LSTM", None), (250, None), ("GATHER", None), ("STRIDED_SLICE", None)):
+            names.append(f"of_{custom or op}")
+            y = m.tensor(names[-1], (1, 4, 4, 2), np.float32)
+            options = {"GATHER": (23, [(0, "i32", 1), (1, "i32", 1)]), "STRIDED_SLICE": (32, [(2, "i32", 1)])}.get(op)
+            m.op(op, [x, *(m.constant(f"c{len(m.tensors)}", np.int32([0, 0, 0, 0])) for _ in range(3))], [y], options, custom)
+        m.end([x], [y])
+        name = self.save("gaps", m)
+        done = self.refuse(3, "TN0301", "check", name, "--json")
+        report, _ = json.JSONDecoder().raw_decode(done.stdout)
+        self.assertEqual(names, [gap["node"] for gap in report["gaps"]])
+        self.assertIn("TFLite_Detection_PostProcess", done.stdout)
+        for target in ("cpu", "c"):
+            done = self.refuse(3, "TN0301", "compile", name, "--target", target)
+            for node in names:
+                self.assertIn(node, done.stderr)
+        self.assertFalse((self.folder / "gaps").exists() or (self.folder / "gaps.tenon").exists())
+
+    def test_damaged_files(self):
+        def tensor(number, **fields):
+            return lambda m: m.tensors[number].update(fields)
+
+        def op(inputs, outputs, kind="RELU", options=None):
+            return lambda m: m.op(kind, inputs, outputs, options)
+
+        whole = self.relu().bytes()
+        self.succeed("check", self.save("whole", whole))
+        far = bytearray(whole)
+        far[:4] = (len(whole) - 2).to_bytes(4, "little")
+        for name, model, error in [
+            ("cut", whole[:-40], "TN0257"), ("empty_root", whole[:8] + bytes(40), "TN0257"), ("far", bytes(far), "TN0257"), ("old", self.relu().bytes(version=1), "TN0257"),
+            ("negative", self.relu(tensor(0, shape=[1, -4])), "TN0222"), ("huge", self.relu(tensor(0, shape=[2**30, 2**30, 2**30])), "TN0223"), ("buffer", self.relu(tensor(0, buffer=99)), "TN0257"),
+            ("short", self.relu(lambda m: (m.constant("c", np.zeros(4, np.float32)), tensor(2, shape=[5])(m))), "TN0225"), ("ranks", self.relu(tensor(0, shape=[1] * 9)), "TN0224"),
+            ("index", self.relu(op([77], [1])), "TN0257"), ("minus", self.relu(op([0], [-2])), "TN0257"), ("twice", self.relu(op([0], [1])), "TN0215"),
+            ("cycle", self.relu(lambda m: (m.tensor("a", (1, 4), np.float32), m.tensor("b", (1, 4), np.float32), op([3], [2])(m), op([2], [3])(m))), "TN0217"),
+            ("shape", self.relu(tensor(1, shape=[1, 5])), "TN0236"), ("scales", self.relu(tensor(0, type=9, scale=np.float32([1, 2, 3]), zero=np.int64([0, 0, 0]))), "TN0236"),
+            ("arity", self.relu(lambda m: (m.tensor("z", (1, 4), np.float32), op([0], [2], "ADD", w.arithmetic("ADD"))(m))), "TN0218"),
+            ("options", self.relu(lambda m: (m.tensor("z", (1, 4), np.float32), op([0], [2], "SOFTMAX")(m))), "TN0219"),
+        ]:  # fmt: skip
+            with self.subTest(name=name):
+                path = self.save(name, model)
+                self.refuse(5, error, "check", path)
 
 
 if __name__ == "__main__":
