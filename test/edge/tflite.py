@@ -200,16 +200,25 @@ class Variables(Models):
         m.end([], [])
         return m
 
+    def check_stream_on_board(self, name, frames, wanted):
+        """The same by the folder of C: its arena keeps the frames."""
+        self.succeed("compile", name, "--target", "c", "-o", "stream")
+        code, outputs, said = board.run_checked(self.folder / "stream", "stream", list(frames))
+        self.assertEqual(0, code, said)
+        np.testing.assert_array_equal(wanted, outputs)
+
     def test_state_from_run_to_run(self):
-        for initial in (0, -128, 7):
+        for initial in (0, 7):
             name = self.save("stream", self.stream(initial))
             self.succeed("compile", name, "--target", "cpu:native", "-o", "stream.tenon")
             frames = np.random.default_rng(3).integers(-128, 128, (4, 1, 1, 2)).astype(np.int8)
-            window = np.full((1, 2, 2), initial, np.int8)
+            window, windows = np.full((1, 2, 2), initial, np.int8), []
             for frame, found in zip(frames, self.session("stream.tenon", frames, 6), strict=True):
                 wanted = np.concatenate([window, frame], 1)
                 np.testing.assert_array_equal(wanted, found.reshape(wanted.shape), str(initial))
+                windows.append(wanted.ravel())
                 window = wanted[:, 1:]
+            self.check_stream_on_board(name, frames, windows)
 
 
 class Refusals(Models):

@@ -106,6 +106,9 @@ std::vector<int8_t> selfTestInput(size_t bytes, uint32_t &state) {
 
 std::vector<uint32_t> layerHashes(const Program &program) {
   std::vector<int8_t> arena(static_cast<size_t>(program.arenaBytes));
+  for (const State &kept : program.states) {
+    std::ranges::copy(kept.initial, arena.begin() + program.tensors[kept.tensor].offset);
+  }
   uint32_t state = kSelfTestSeed;
   for (const Port &port : program.inputs) {
     const Tensor &tensor = program.tensors[port.tensor];

@@ -72,6 +72,10 @@ private:
   void visitQuantize(tn::QuantizeOp op);
   void visitDequantize(tn::DequantizeOp op);
   void visitReturn(mlir::Operation *op);
+  // State.cpp: what lives from run to run
+  void addStates();
+  bool visitStateArithmetic(mlir::Operation *op);
+  void keep(mlir::Operation *op, llvm::StringRef name, mlir::Value next);
   void addInput(mlir::BlockArgument argument, mlir::Value reader, const View &numbers);
   Maybe quantizedTensor(mlir::Value value, Quantizer quantizer);
   std::optional<View> quantizationOf(mlir::Operation *op, mlir::Value scale, mlir::Value zero,
@@ -136,6 +140,7 @@ private:
   Lowered result;
   llvm::DenseMap<mlir::Value, View> views;
   llvm::DenseSet<mlir::Operation *> lowered, reported;
+  llvm::DenseMap<mlir::Value, size_t> states; ///< arguments, by their number in the program
 };
 
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {

@@ -82,9 +82,6 @@ std::optional<Lowering::Scales> Lowering::scalesOf(Operation *op, ArrayRef<int8_
       size += std::abs(value);
     }
     double product = x.scale * scales[scales.size() > 1 ? column : 0];
-    if (roundsTwice && isa<tn::MatmulOp>(op) && scales.size() == 1) {
-      product = static_cast<double>(static_cast<float>(product)); // as a product of floats
-    }
     double added = biases ? (*biases)[biases->size() > 1 ? column : 0] : 0;
     double whole = std::nearbyint(added / product);
     double largest = std::abs(whole) + static_cast<double>(size * kMaxDistance) +

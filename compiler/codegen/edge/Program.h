@@ -73,10 +73,18 @@ struct Port {
   int32_t zero = 0;
 };
 
+/// What lies in the arena from run to run.
+struct State {
+  std::string name;
+  int tensor = -1;
+  std::vector<int8_t> initial; ///< before the first run
+};
+
 struct Program {
   std::vector<Tensor> tensors;
   std::vector<Call> calls;
   std::vector<Port> inputs, outputs;
+  std::vector<State> states;
   int64_t arenaBytes = 0;
   bool roundsTwice = false; ///< as TensorFlow Lite Micro does
   std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order

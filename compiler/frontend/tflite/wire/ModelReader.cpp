@@ -222,7 +222,7 @@ public:
     for (const flatbuffers::Vector<int32_t> *ports : {graph.inputs(), graph.outputs()}) {
       TENON_TRY(checkIndices(ports, false));
     }
-    forEach(graph.inputs(), [&](int32_t input) { defined[input] = true; });
+    forEach(graph.inputs(), [&](int32_t input) { defined[input] = written[input] = true; });
     Status status = Status::ok();
     forEach(graph.operators(), [&](const fb::Operator *op) {
       if (status.isOk()) {
@@ -325,7 +325,7 @@ private:
     }
     for (size_t i = 0; i < sizeOf(op.outputs()); ++i) {
       int32_t output = op.outputs()->Get(static_cast<uint32_t>(i));
-      if (defined[output] || written[output]) {
+      if (written[output] || !dataOf(model, *graph.tensors()->Get(output)).empty()) {
         return contradicts(ErrorId::OnnxDuplicateName,
                            strCat("it writes '", nameAt(output), "' once more"));
       }
