@@ -90,7 +90,8 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
   }
   if (roundsTwice) {
     if (isDifference && isSwapped) {
-      return gap(op, "its first operand repeats in its second, which --rounding tflite has no kernel for");
+      return gap(
+          op, "its first operand repeats in its second, which --rounding tflite has no kernel for");
     }
     return sumLite(op, *first, *second, *repetition, isDifference, quantizer);
   }

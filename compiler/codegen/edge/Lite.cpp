@@ -1,5 +1,5 @@
-// What TensorFlow Lite Micro rounds in a way of its own (--rounding tflite). Factors are computed in
-// floats or doubles as there: a last bit of a factor may decide a result.
+// What TensorFlow Lite Micro rounds in a way of its own (--rounding tflite). Factors are computed
+// in floats or doubles as there: a last bit of a factor may decide a result.
 #include "compiler/codegen/edge/LiteFunctions.h"
 #include "compiler/codegen/edge/Lowering.h"
 
@@ -96,7 +96,7 @@ Lowering::Maybe Lowering::tableLite(Operation *op, const Quantizer &quantizer) {
     for (int32_t q = -128; q < 128; ++q) {
       int32_t value = q - x->zero;
       float slope = in * alpha / out;
-      int32_t scaled = value >= 0 ? liteScaled(value, in / out)
+      int32_t scaled = value >= 0  ? liteScaled(value, in / out)
                        : slope < 0 ? -liteScaled(value, -slope)
                                    : liteScaled(value, slope);
       (*table)[q + 128] = static_cast<int8_t>(std::clamp(scaled + quantizer.zero, -128, 127));

@@ -156,8 +156,12 @@ std::optional<std::array<int32_t, 256>> liteExponentials(double scale) {
   int32_t radius = radiusOf(kBits, factor.exponent);
   std::array<int32_t, 256> powers{};
   for (int32_t d = 0; d < 256; ++d) {
-    powers[d] = d > radius ? 0
-                           : expOf(times(static_cast<int32_t>(-int64_t{d} * (int64_t{1} << factor.exponent)), factor.value), kBits);
+    powers[d] =
+        d > radius
+            ? 0
+            : expOf(times(static_cast<int32_t>(-int64_t{d} * (int64_t{1} << factor.exponent)),
+                          factor.value),
+                    kBits);
   }
   return powers;
 }

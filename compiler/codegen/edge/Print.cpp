@@ -82,8 +82,8 @@ std::string arrayText(const Constant &constant) {
 class Printer {
 public:
   Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)), hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {
-  }
+      : program(printed), name(modelName), capital(upper(modelName)),
+        hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {}
 
   std::vector<File> files() const {
     return {{name + ".h", header()},          {name + ".c", code()},
@@ -249,8 +249,8 @@ private:
       code += strCat("  for (int32_t i = 0; i < ", state.initial.size(), "; ++i) {\n    bytes[",
                      program.tensors[state.tensor].offset, " + i] = ", number, ";\n  }\n");
     }
-    return strCat(arrays, "\nvoid ", name, "_reset(void *arena) {\n  int8_t *bytes = arena;\n", code,
-                  "}\n");
+    return strCat(arrays, "\nvoid ", name, "_reset(void *arena) {\n  int8_t *bytes = arena;\n",
+                  code, "}\n");
   }
 
   std::string code() const {

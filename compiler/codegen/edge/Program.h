@@ -86,7 +86,7 @@ struct Program {
   std::vector<Port> inputs, outputs;
   std::vector<State> states;
   int64_t arenaBytes = 0;
-  bool roundsTwice = false; ///< as TensorFlow Lite Micro does
+  bool roundsTwice = false;           ///< as TensorFlow Lite Micro does
   std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order
 };
 

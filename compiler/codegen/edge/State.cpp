@@ -36,7 +36,8 @@ void Lowering::addStates() {
 /// which are the numbers themselves here.
 bool Lowering::visitStateArithmetic(Operation *op) {
   bool isSum = isa<tn::AddOp>(op), isDifference = isa<tn::SubOp>(op);
-  if ((!isSum && !isDifference) || !opt::tensorType(op->getResult(0)).getElementType().isInteger(8)) {
+  if ((!isSum && !isDifference) ||
+      !opt::tensorType(op->getResult(0)).getElementType().isInteger(8)) {
     return false;
   }
   Value kept = op->getOperand(0), initial = op->getOperand(1);
@@ -65,8 +66,8 @@ bool Lowering::visitStateArithmetic(Operation *op) {
 
 /// Copies the numbers to where the next run finds them, behind all calls.
 void Lowering::keep(Operation *op, StringRef name, Value next) {
-  auto found = llvm::find_if(result.program.states,
-                             [&](const State &state) { return state.name == name; });
+  auto found =
+      llvm::find_if(result.program.states, [&](const State &state) { return state.name == name; });
   std::optional<View> view = viewOf(next);
   if (found == result.program.states.end() || !view) {
     gap(next.getDefiningOp() ? next.getDefiningOp() : op, "what it keeps is not 8-bit numbers");

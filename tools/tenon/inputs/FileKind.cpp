@@ -158,8 +158,8 @@ Result<FileContent> contentOf(const std::string &path) {
 
 Result<bool> isModel(const std::string &path, Takes takes) {
   TENON_ASSIGN(FileContent content, contentOf(path));
-  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir") || path.ends_with(".pt2") ||
-                      path.ends_with(".tflite");
+  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir") ||
+                      path.ends_with(".pt2") || path.ends_with(".tflite");
   FileKind kind = content.kind;
   if (kind == FileKind::Npz && path.ends_with(".pt2")) {
     kind = FileKind::Model; // what is left of a damaged program

@@ -131,7 +131,8 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
     return compileForBoard(request, board, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument, "--name, --ram, --flash and --rounding are for --target c",
+    return Status::error(ErrorId::BadArgument,
+                         "--name, --ram, --flash and --rounding are for --target c",
                          "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
