@@ -91,7 +91,7 @@ void fullyConnected(Node &c) {
     return c.gap("its weights are shuffled", "convert the model without that");
   }
   if (c.rank(weight) != 2 || c.shape(weight)[1] < 1 || c.rank(x) < 1) {
-    return c.error(ErrorId::OnnxBadNode, "its weights are no matrix");
+    return c.error(ErrorId::OnnxBadNode, "its weights do not have two dims");
   }
   int64_t depth = c.shape(weight)[1], count = cast<RankedTensorType>(x.getType()).getNumElements();
   if (count % depth != 0) {

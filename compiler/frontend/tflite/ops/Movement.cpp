@@ -76,7 +76,7 @@ void slice(Node &c) {
     isFit &= (*sizes)[i] >= 0 && (*sizes)[i] <= dim - (*starts)[i];
   }
   if (!isFit) {
-    return c.error(ErrorId::OnnxBadNode, "its result is no part of its operand");
+    return c.error(ErrorId::OnnxBadNode, "its bounds lie beyond its operand");
   }
   c.setOutput(sliceOf(c, x, *starts, *sizes, SmallVector<int64_t>(rank, 1)));
 }

@@ -31,7 +31,7 @@ Variable *variableOf(Node &c, const fb::Tensor &like) {
   std::string name = c.has(0) ? c.importer().known(c.op.inputs()->Get(0)).variable : "";
   RankedTensorType type = storedType(&c.importer().context, like);
   if (name.empty() || !type) {
-    c.gap("its operand is no handle of a variable, or its type is not supported");
+    c.gap("its operand does not name a variable, or the type of that is not supported");
     return nullptr;
   }
   Variable &variable = c.importer().variables[name];
@@ -101,8 +101,8 @@ void callOnce(Node &c) {
     }
     if (variable.now || !type || !isa<IntegerType>(type.getElementType()) ||
         type.getElementType().isInteger(1)) {
-      return c.gap("a variable begins with numbers other than zero that are no integers, or is "
-                   "read before");
+      return c.gap(
+          "a variable begins with other numbers than zeros or integers, or is read before");
     }
     variable.initial = c.importer().constantValue(type, data, c.label() + ".initial");
   });

@@ -17,9 +17,6 @@ constexpr std::string_view kConvertAgain = "convert the model again";
 constexpr uint32_t kVersion = 3;
 constexpr size_t kMaxRank = 8;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
-/// Of an operator, in the old field, whose number does not fit there.
-constexpr int32_t kLargeCode = 127;
-constexpr int32_t kCustom = 32;
 
 Status damaged(const std::string &what) {
   return Status::error(ErrorId::TfliteDamaged, what, std::string(kConvertAgain));
@@ -38,167 +35,6 @@ constexpr std::optional<DType> kTypes[] = {
     DType::F32,   DType::F16,   DType::I32, DType::U8,    DType::I64,   std::nullopt, DType::Bool,
     DType::I16,   std::nullopt, DType::I8,  DType::F64,   std::nullopt, DType::U64,   std::nullopt,
     std::nullopt, DType::U32,   DType::U16, std::nullopt, DType::BF16};
-
-/// Names of builtin operators by their numbers.
-constexpr std::string_view kOperatorNames[] = {"ADD",
-                                               "AVERAGE_POOL_2D",
-                                               "CONCATENATION",
-                                               "CONV_2D",
-                                               "DEPTHWISE_CONV_2D",
-                                               "DEPTH_TO_SPACE",
-                                               "DEQUANTIZE",
-                                               "EMBEDDING_LOOKUP",
-                                               "FLOOR",
-                                               "FULLY_CONNECTED",
-                                               "HASHTABLE_LOOKUP",
-                                               "L2_NORMALIZATION",
-                                               "L2_POOL_2D",
-                                               "LOCAL_RESPONSE_NORMALIZATION",
-                                               "LOGISTIC",
-                                               "LSH_PROJECTION",
-                                               "LSTM",
-                                               "MAX_POOL_2D",
-                                               "MUL",
-                                               "RELU",
-                                               "RELU_N1_TO_1",
-                                               "RELU6",
-                                               "RESHAPE",
-                                               "RESIZE_BILINEAR",
-                                               "RNN",
-                                               "SOFTMAX",
-                                               "SPACE_TO_DEPTH",
-                                               "SVDF",
-                                               "TANH",
-                                               "CONCAT_EMBEDDINGS",
-                                               "SKIP_GRAM",
-                                               "CALL",
-                                               "CUSTOM",
-                                               "EMBEDDING_LOOKUP_SPARSE",
-                                               "PAD",
-                                               "UNIDIRECTIONAL_SEQUENCE_RNN",
-                                               "GATHER",
-                                               "BATCH_TO_SPACE_ND",
-                                               "SPACE_TO_BATCH_ND",
-                                               "TRANSPOSE",
-                                               "MEAN",
-                                               "SUB",
-                                               "DIV",
-                                               "SQUEEZE",
-                                               "UNIDIRECTIONAL_SEQUENCE_LSTM",
-                                               "STRIDED_SLICE",
-                                               "BIDIRECTIONAL_SEQUENCE_RNN",
-                                               "EXP",
-                                               "TOPK_V2",
-                                               "SPLIT",
-                                               "LOG_SOFTMAX",
-                                               "DELEGATE",
-                                               "BIDIRECTIONAL_SEQUENCE_LSTM",
-                                               "CAST",
-                                               "PRELU",
-                                               "MAXIMUM",
-                                               "ARG_MAX",
-                                               "MINIMUM",
-                                               "LESS",
-                                               "NEG",
-                                               "PADV2",
-                                               "GREATER",
-                                               "GREATER_EQUAL",
-                                               "LESS_EQUAL",
-                                               "SELECT",
-                                               "SLICE",
-                                               "SIN",
-                                               "TRANSPOSE_CONV",
-                                               "SPARSE_TO_DENSE",
-                                               "TILE",
-                                               "EXPAND_DIMS",
-                                               "EQUAL",
-                                               "NOT_EQUAL",
-                                               "LOG",
-                                               "SUM",
-                                               "SQRT",
-                                               "RSQRT",
-                                               "SHAPE",
-                                               "POW",
-                                               "ARG_MIN",
-                                               "FAKE_QUANT",
-                                               "REDUCE_PROD",
-                                               "REDUCE_MAX",
-                                               "PACK",
-                                               "LOGICAL_OR",
-                                               "ONE_HOT",
-                                               "LOGICAL_AND",
-                                               "LOGICAL_NOT",
-                                               "UNPACK",
-                                               "REDUCE_MIN",
-                                               "FLOOR_DIV",
-                                               "REDUCE_ANY",
-                                               "SQUARE",
-                                               "ZEROS_LIKE",
-                                               "FILL",
-                                               "FLOOR_MOD",
-                                               "RANGE",
-                                               "RESIZE_NEAREST_NEIGHBOR",
-                                               "LEAKY_RELU",
-                                               "SQUARED_DIFFERENCE",
-                                               "MIRROR_PAD",
-                                               "ABS",
-                                               "SPLIT_V",
-                                               "UNIQUE",
-                                               "CEIL",
-                                               "REVERSE_V2",
-                                               "ADD_N",
-                                               "GATHER_ND",
-                                               "COS",
-                                               "WHERE",
-                                               "RANK",
-                                               "ELU",
-                                               "REVERSE_SEQUENCE",
-                                               "MATRIX_DIAG",
-                                               "QUANTIZE",
-                                               "MATRIX_SET_DIAG",
-                                               "ROUND",
-                                               "HARD_SWISH",
-                                               "IF",
-                                               "WHILE",
-                                               "NON_MAX_SUPPRESSION_V4",
-                                               "NON_MAX_SUPPRESSION_V5",
-                                               "SCATTER_ND",
-                                               "SELECT_V2",
-                                               "DENSIFY",
-                                               "SEGMENT_SUM",
-                                               "BATCH_MATMUL",
-                                               "",
-                                               "CUMSUM",
-                                               "CALL_ONCE",
-                                               "BROADCAST_TO",
-                                               "RFFT2D",
-                                               "CONV_3D",
-                                               "IMAG",
-                                               "REAL",
-                                               "COMPLEX_ABS",
-                                               "HASHTABLE",
-                                               "HASHTABLE_FIND",
-                                               "HASHTABLE_IMPORT",
-                                               "HASHTABLE_SIZE",
-                                               "REDUCE_ALL",
-                                               "CONV_3D_TRANSPOSE",
-                                               "VAR_HANDLE",
-                                               "READ_VARIABLE",
-                                               "ASSIGN_VARIABLE",
-                                               "BROADCAST_ARGS",
-                                               "RANDOM_STANDARD_NORMAL",
-                                               "BUCKETIZE",
-                                               "RANDOM_UNIFORM",
-                                               "MULTINOMIAL",
-                                               "GELU",
-                                               "DYNAMIC_UPDATE_SLICE",
-                                               "RELU_0_TO_1",
-                                               "UNSORTED_SEGMENT_PROD",
-                                               "UNSORTED_SEGMENT_MAX",
-                                               "UNSORTED_SEGMENT_SUM",
-                                               "ATAN2",
-                                               "UNSORTED_SEGMENT_MIN",
-                                               "SIGN"};
 
 std::string nameOf(const fb::Tensor &tensor) {
   return tensor.name() ? tensor.name()->str() : std::string();
@@ -404,20 +240,6 @@ bool isQuantized(const fb::Tensor &tensor) {
   bool isInteger = type == DType::I8 || type == DType::U8 || type == DType::I16 ||
                    type == DType::I32 || type == DType::I64;
   return isInteger && tensor.quantization() && sizeOf(tensor.quantization()->scale()) > 0;
-}
-
-int32_t operatorCode(const fb::OperatorCode &code) {
-  return code.old_code() == kLargeCode || code.code() > code.old_code() ? code.code()
-                                                                        : code.old_code();
-}
-
-std::string operatorName(const fb::OperatorCode &code) {
-  int32_t number = operatorCode(code);
-  if (number == kCustom) {
-    return code.custom() ? code.custom()->str() : std::string("CUSTOM");
-  }
-  bool isKnown = number >= 0 && static_cast<size_t>(number) < std::size(kOperatorNames);
-  return isKnown ? std::string(kOperatorNames[number]) : strCat("BUILTIN_", number);
 }
 
 } // namespace tenon::tflite
