@@ -151,7 +151,7 @@ Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double>
                                  ArrayRef<double> offsets, int32_t inner,
                                  const Quantizer &quantizer) {
   if (roundsTwice) {
-    return gap(op, "it has a constant operand in f32, which --rounding tflite has no kernel for");
+    return gap(op, "it has a constant operand, which --rounding tflite has no kernel for");
   }
   View x = *viewOf(variable);
   size_t period = std::max(factors.size(), offsets.size());
