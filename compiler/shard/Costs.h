@@ -1,6 +1,6 @@
 // Seconds of an operation on one rank, and of what ranks exchange. A roofline: bytes at the rate of
-// memory or products at their peak, whichever takes longer. What kernels fuse (elementwise
-// operations and movement) costs nothing of its own, nor do launches, which a CUDA graph hides.
+// memory or products at their peak, whichever takes longer, and the start of a kernel. Of what
+// kernels fuse, a chain of elementwise operations costs what it reads and writes, movement nothing.
 #pragma once
 
 #include "compiler/shard/Graph.h"

@@ -12,15 +12,22 @@ struct Row {
   double bytes, seconds;
 };
 
-// All-reduce of bf16 between two H200 over NVLink, in CUDA graphs and without multicast: the faster
-// of the one-shot and the two-shot kernel over symmetric memory of torch 2.11.
-constexpr std::array<Row, 7> kTwoH200 = {{{1024, 6.4e-6},
-                                          {8192, 6.5e-6},
-                                          {16384, 6.7e-6},
-                                          {65536, 7.0e-6},
-                                          {262144, 7.7e-6},
-                                          {1048576, 10.3e-6},
-                                          {16777216, 58.8e-6}}};
+// All-reduce of bf16 between two H200 over NVLink, in CUDA graphs and without multicast, by the
+// kernels of codegen/cuda/collective; the last one by NCCL
+// (docs/measurements/2026-11-28-collectives.md).
+constexpr std::array<Row, 11> kTwoH200 = {{{1024, 1.9e-6},
+                                           {8192, 2.2e-6},
+                                           {16384, 2.2e-6},
+                                           {65536, 2.7e-6},
+                                           {262144, 4.4e-6},
+                                           {524288, 6.3e-6},
+                                           {1048576, 9.0e-6},
+                                           {4194304, 18.4e-6},
+                                           {16777216, 54.3e-6},
+                                           {67108864, 199e-6},
+                                           {1073741824, 3242e-6}}};
+/// What a residual and an RMSNorm take longer in the same kernel.
+constexpr double kNormed = 0.8e-6;
 constexpr double kShortBytes = 16384;
 
 /// Bytes a second of a part's links in one direction, as vendors print them: NVLink 3 to 5, or PCI
@@ -62,6 +69,10 @@ double Collectives::ofTwo(double bytes) const {
   double slope = (next->seconds - before.seconds) / (next->bytes - before.bytes);
   double table = std::max(before.seconds + slope * (bytes - before.bytes), kTwoH200[0].seconds);
   return first + (table - kTwoH200[0].seconds) * link;
+}
+
+double Collectives::normedSeconds(int64_t bytes, int64_t ranks) const {
+  return seconds(Collective::AllReduce, bytes, ranks) + kNormed;
 }
 
 double Collectives::seconds(Collective kind, int64_t bytes, int64_t ranks) const {

@@ -325,6 +325,9 @@ private:
       step.grid = instruction.grid == kNone ? 1 : value(instruction.grid);
       TENON_TRY(checkCopy(instruction));
     } else if (instruction.kind == InstructionKind::Collective) {
+      step.kernel = instruction.kernel;
+      step.threads = instruction.threads;
+      step.grid = 1;
       TENON_TRY(checkCollective(instruction));
     }
     out.steps.push_back(step);
@@ -394,16 +397,36 @@ private:
     bool fits = !__builtin_mul_overflow(value(instruction.sizes[0]),
                                         int64_t(bitWidth(instruction.dtype) / 8), &bytes) &&
                 !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranks) : 1, &all);
+    if (instruction.kernel != kNone) {
+      return checkNormed(instruction, fits ? bytes : -1);
+    }
     return checkMove(instruction, fits ? bytes : -1, all);
   }
 
-  /// Of the first buffer to the second.
-  Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes) const {
-    const PointerSource &from = out.placed[instruction.buffers[0]];
-    const PointerSource &to = out.placed[instruction.buffers[1]];
+  /// Summand and residual, and what is written of both: rows of one size each.
+  Status checkNormed(const Instruction &instruction, int64_t bytes) const {
+    int64_t rows = value(instruction.sizes[1]), width = rows > 0 ? bytes / rows : 0;
+    bool areRows = rows >= 0 && bytes == rows * width &&
+                   width <= value(plan.buffers[instruction.buffers[2]].size);
+    if (!areRows) {
+      return sizeError(strCat("'", instruction.label, "' has ", bytes, " bytes in ", rows, " rows"));
+    }
+    for (uint32_t from : {0u, 1u}) {
+      for (uint32_t to : {3u, 4u}) {
+        TENON_TRY(checkMove(instruction, bytes, bytes, from, to));
+      }
+    }
+    return Status::ok();
+  }
+
+  /// Of the first buffer to the second, unless others are named.
+  Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes,
+                   uint32_t fromBuffer = 0, uint32_t toBuffer = 1) const {
+    const PointerSource &from = out.placed[instruction.buffers[fromBuffer]];
+    const PointerSource &to = out.placed[instruction.buffers[toBuffer]];
     bool inBounds = fromBytes >= 0 &&
-                    fromBytes <= value(plan.buffers[instruction.buffers[0]].size) &&
-                    toBytes <= value(plan.buffers[instruction.buffers[1]].size);
+                    fromBytes <= value(plan.buffers[instruction.buffers[fromBuffer]].size) &&
+                    toBytes <= value(plan.buffers[instruction.buffers[toBuffer]].size);
     if (!inBounds) {
       return sizeError(
           strCat("'", instruction.label, "' copies ", toBytes, " bytes past the end of a buffer"));
