@@ -31,9 +31,8 @@ tn::RmsNormOp normOf(tn::AddOp add) {
       found = norm;
     }
   }
-  bool isConstant =
-      found && found.getScale() &&
-      isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(found.getScale().getDefiningOp());
+  bool isConstant = found && found.getScale() &&
+                    isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(found.getScale().getDefiningOp());
   return isConstant ? found : tn::RmsNormOp();
 }
 
@@ -54,8 +53,7 @@ void formExchanges(Formation &formation, Block *block) {
       continue;
     }
     double fused = timeOf(formation, {sum, add, norm});
-    double apart =
-        timeOf(formation, {sum}) + formation.costs.costOf({add, norm}).microseconds;
+    double apart = timeOf(formation, {sum}) + formation.costs.costOf({add, norm}).microseconds;
     if (fused > apart) {
       formation.refuse(sum, add, Refusal(kTakesLonger, fused, apart));
       continue;

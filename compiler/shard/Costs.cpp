@@ -88,8 +88,8 @@ double Costs::seconds(Operation *op, const Strategy &strategy) const {
     return target.launchSeconds;
   }
   if (op->hasTrait<tn::TnElementwise>()) {
-    double own = static_cast<double>(bytesOf(op->getResult(0))) *
-                 shareOf(strategy.results.front(), ranks);
+    double own =
+        static_cast<double>(bytesOf(op->getResult(0))) * shareOf(strategy.results.front(), ranks);
     return endsChain(op) ? kMovedByChain * own / target.memoryBandwidth : 0;
   }
   double bytes = 0, work = valueOf(tn::flopsOf(op), symbols);

@@ -128,11 +128,12 @@ Status CudaExecutor::startCollective(const BoundPlan &bound, const BoundStep &st
   mayStartEarly &= device->info().capability >= kDependentLaunch;
   Status status;
   if (step.kernel != engine::kNone) {
-    int64_t rows = bound.sizes[step.firstSize + 1];
-    status = group->startKernel(place.rank, variant.module().kernel(step.kernel),
-                                std::span(bound.pointers).subspan(step.firstPointer, step.pointerCount),
-                                rows, static_cast<unsigned>(std::min(rows, engine::kCollectiveBlocks)),
-                                step.threads, target, mayStartEarly);
+    int64_t blocks = bound.sizes[step.firstSize + 1];
+    status = group->startKernel(
+        place.rank, variant.module().kernel(step.kernel),
+        std::span(bound.pointers).subspan(step.firstPointer, step.pointerCount), blocks,
+        static_cast<unsigned>(std::min(blocks, engine::kCollectiveBlocks)), step.threads, target,
+        mayStartEarly);
   } else {
     FunctionHandle kernel =
         way == CollectiveWay::Library

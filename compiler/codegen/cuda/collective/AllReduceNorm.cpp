@@ -62,33 +62,44 @@ struct RowKernel {
     }
     return column;
   }
+  /// Whether the thread's block writes its column of vectors number k (null: always).
+  Value isOwn(const ThreadBuilder &t, int64_t k, Value part, Value isInside) const {
+    Value isPart = part && each() > 1 ? t.isEqual(part, t.i64(k)) : Value();
+    return isPart && isInside ? t.bitAnd(isPart, isInside) : isPart ? isPart : isInside;
+  }
   static void when(const ThreadBuilder &t, Value condition,
                    llvm::function_ref<void(const ThreadBuilder &)> body) {
     condition ? t.when(condition, body) : body(t);
   }
 
-  SmallVector<Values> sums(const ThreadBuilder &t, ArrayRef<Value> numbers,
-                           ArrayRef<Value> isInside) const;
-  void run(const ThreadBuilder &t, Value row) const;
+  SmallVector<Values> sums(const ThreadBuilder &t, ArrayRef<Value> numbers, Value first,
+                           Value part) const;
+  void run(const ThreadBuilder &t, Value row, Value part) const;
 };
 
-/// Of all ranks, for the vectors of these numbers; f32 as they are after rounding.
-SmallVector<Values> RowKernel::sums(const ThreadBuilder &t, ArrayRef<Value> numbers,
-                                    ArrayRef<Value> isInside) const {
+/// Of all ranks, for the vectors of these numbers; f32 as they are after rounding. The block sends
+/// its part of the row that begins with vector `first`.
+SmallVector<Values> RowKernel::sums(const ThreadBuilder &t, ArrayRef<Value> numbers, Value first,
+                                    Value part) const {
   Values own;
+  if (!isAlone()) {
+    Value column = t.add(t.mul(part, threads), t.toI64(t.thread()));
+    t.when(t.isLess(column, t.i64(vectors)), [&](const ThreadBuilder &b) {
+      Value number = b.add(first, column);
+      exchange.send(b, number, exchange.load(b, summands(), number));
+    });
+  }
   for (Value number : numbers) {
     own.push_back(exchange.load(t, summands(), number));
   }
   if (isAlone()) {
     return llvm::map_to_vector(own, [&](Value vector) { return exchange.toFloats(t, vector); });
   }
-  for (auto [number, vector, isThere] : llvm::zip_equal(numbers, own, isInside)) {
-    when(t, isThere, [&](const ThreadBuilder &b) { exchange.send(b, number, vector); });
-  }
   return exchange.receive(t, numbers, own);
 }
 
-void RowKernel::run(const ThreadBuilder &t, Value row) const {
+/// A block receives the whole row, whose squares it adds up, and writes its part of it (null: all).
+void RowKernel::run(const ThreadBuilder &t, Value row, Value part) const {
   Value first = t.mul(row, vectors);
   Values numbers, isInside(each()), residuals;
   for (int64_t k = 0; k < each(); ++k) {
@@ -97,13 +108,13 @@ void RowKernel::run(const ThreadBuilder &t, Value row) const {
   for (Value number : numbers) {
     residuals.push_back(exchange.load(t, residual(), number));
   }
-  SmallVector<Values> hidden = sums(t, numbers, isInside);
+  SmallVector<Values> hidden = sums(t, numbers, first, part);
   Value squares = t.f32(0);
   for (int64_t k = 0; k < each(); ++k) {
     for (auto [sum, add] : llvm::zip_equal(hidden[k], exchange.toFloats(t, residuals[k]))) {
       sum = exchange.rounded(t, t.addF(add, sum));
     }
-    when(t, isInside[k], [&](const ThreadBuilder &b) {
+    when(t, isOwn(t, k, part, isInside[k]), [&](const ThreadBuilder &b) {
       exchange.store(b, exchange.output(0), numbers[k], exchange.toVector(b, hidden[k]));
     });
     for (Value &value : hidden[k]) {
@@ -115,11 +126,11 @@ void RowKernel::run(const ThreadBuilder &t, Value row) const {
                      t.f32(1.0 / double(kernel.width)), t.f32(kernel.epsilon));
   Value scale = t.intrinsic("llvm.nvvm.rsqrt.approx.f", t.f32Type(), {mean});
   for (int64_t k = 0; k < each(); ++k) {
-    Values normal;
-    for (auto [value, weight] : llvm::zip_equal(hidden[k], exchange.toFloats(t, weights[k]))) {
-      normal.push_back(t.mulF(t.mulF(value, scale), weight));
-    }
-    when(t, isInside[k], [&](const ThreadBuilder &b) {
+    when(t, isOwn(t, k, part, isInside[k]), [&](const ThreadBuilder &b) {
+      Values normal;
+      for (auto [value, weight] : llvm::zip_equal(hidden[k], exchange.toFloats(b, weights[k]))) {
+        normal.push_back(b.mulF(b.mulF(value, scale), weight));
+      }
       exchange.store(b, exchange.output(1), numbers[k], exchange.toVector(b, normal));
     });
   }
@@ -129,6 +140,10 @@ void RowKernel::run(const ThreadBuilder &t, Value row) const {
 
 int64_t threadsOf(const AllReduceNormKernel &kernel) {
   return std::min((vectorsOf(kernel) + kWarp - 1) / kWarp, kSlices) * kWarp;
+}
+
+int64_t blocksOfRow(const AllReduceNormKernel &kernel) {
+  return kernel.ranks == 1 ? 1 : (vectorsOf(kernel) + threadsOf(kernel) - 1) / threadsOf(kernel);
 }
 
 std::string nameOf(const AllReduceNormKernel &kernel) {
@@ -153,13 +168,13 @@ void emitAllReduceNorm(RegionBuilder &region, const AllReduceNormKernel &kernel)
   }
   frame.waitHere();
   if (kernel.ranks == 1) {
-    rows.run(t, exchange.block);
+    rows.run(t, exchange.block, Value());
   } else {
     frame.setMinBlocksPerSm(1);
     exchange.begin(t);
     t.loop(exchange.block, exchange.count, exchange.grid, {},
-           [&](const ThreadBuilder &b, Value row, ValueRange) {
-             rows.run(b, row);
+           [&](const ThreadBuilder &b, Value item, ValueRange) {
+             rows.run(b, b.div(item, rows.each()), b.rem(item, rows.each()));
              return Values{};
            });
     exchange.end(t);

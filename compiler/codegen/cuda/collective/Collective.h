@@ -32,6 +32,8 @@ struct AllReduceNormKernel {
 };
 /// Threads that share out the vectors of a row.
 int64_t threadsOf(const AllReduceNormKernel &kernel);
+/// Each of them sends and writes as many vectors as it has threads.
+int64_t blocksOfRow(const AllReduceNormKernel &kernel);
 
 /// Words of all ranks on each, one rank's behind the other's, whatever they are.
 struct AllGatherKernel {

@@ -39,7 +39,7 @@ void sendWords(const ThreadBuilder &t, Value to, Value vector, Value run) {
              "{\n.reg .b64 a, b, c, d;\nmov.b64 a, {$1, $5};\nmov.b64 b, {$2, $5};\n"
              "mov.b64 c, {$3, $5};\nmov.b64 d, {$4, $5};\n"
              "st.relaxed.sys.global.v2.b64 [$0], {a, b};\n"
-             "st.relaxed.sys.global.v2.b64 [$0+16], {c, d};\n}",
+             "st.relaxed.sys.global.v2.b64 [$0+512], {c, d};\n}",
              "l,r,r,r,r,r,~{memory}", operands);
 }
 
@@ -50,7 +50,7 @@ Values lookForWords(const ThreadBuilder &t, Value from, Value run) {
   Value all = t.assembly(
       type,
       "{\n.reg .b64 a, b, c, d;\n.reg .b32 e, f, g, h;\n"
-      "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\nld.relaxed.sys.global.v2.b64 {c, d}, [$5+16];\n"
+      "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\nld.relaxed.sys.global.v2.b64 {c, d}, [$5+512];\n"
       "mov.b64 {$0, e}, a;\nmov.b64 {$1, f}, b;\nmov.b64 {$2, g}, c;\nmov.b64 {$3, h}, d;\n"
       "xor.b32 e, e, $6;\nxor.b32 f, f, $6;\nxor.b32 g, g, $6;\nxor.b32 h, h, $6;\n"
       "or.b32 e, e, f;\nor.b32 g, g, h;\nor.b32 $4, e, g;\n}",
@@ -140,8 +140,11 @@ void Exchange::forOthers(
 }
 
 Value Exchange::words(const ThreadBuilder &t, Value memory, Value from, Value number) const {
+  // The halves of a warp's vectors lie side by side: an access of its lanes has no gaps.
+  Value group = t.mul(t.div(number, kWarp), 2 * kWarp * kCollectiveVector);
+  Value lane = t.mul(t.rem(number, kWarp), kCollectiveVector);
   Value place = t.add(t.mul(t.add(t.mul(parity, ranks), from), 2 * engine::kOneShotBytes),
-                      t.mul(number, 2 * kCollectiveVector));
+                      t.add(group, lane));
   return bytesFrom(t, memory, t.add(place, engine::kCollectiveWords));
 }
 

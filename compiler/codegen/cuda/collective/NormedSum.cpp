@@ -115,12 +115,13 @@ LogicalResult emitNormedSum(RegionBuilder &region, const NormedSum &sum,
   };
   unsigned hidden = place(sum.hidden), norm = place(sum.norm);
   Program elements = programOf(sum.elements), rows = programOf(sum.rows);
+  Program blocks = programOf(sum.rows * blocksOfRow(sum.kernel));
 
   RegionStep all = kernelStep(region, sum.kernel);
   all.collective = {engine::CollectiveKind::AllReduce, sum.kernel.type};
   all.buffers = {sum.summand, sum.residual, sum.weight, hidden, norm};
   all.reads = 3;
-  all.sizes = {elements, rows};
+  all.sizes = {elements, blocks};
   all.grid = {};
   all.isDependentLaunch = false; // as the runtime starts it
   region.code.steps.push_back(std::move(all));

@@ -304,7 +304,10 @@ TEST(CollectiveTest, ResidualAndNormBehindTheSum) {
                hidden.back().data(), own[1]};
       }
     }
-    ASSERT_EQ(group.run(kernel, messages.places, rows, 2, threadsOf(kernel)), "");
+    int64_t blocks = rows * blocksOfRow(kernel);
+    ASSERT_EQ(
+        group.run(kernel, messages.places, blocks, blocks > 2 * rows ? 9 : 2, threadsOf(kernel)),
+        "");
     EXPECT_EQ(group.status(0), 0);
     EXPECT_EQ(apartFault(group, kernel, messages, rows), "");
     Floats scale = floatsOf(weight.bytes(), width, type);
