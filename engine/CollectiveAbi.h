@@ -16,6 +16,9 @@ inline constexpr int64_t kCollectiveBlocks = 128;
 /// Longest message of a one-shot kernel: each word of it travels with the run's number beside it.
 inline constexpr int64_t kOneShotBytes = int64_t(512) << 10;
 
+/// Longest message of the fused kernel that pays: beyond, one-shot and a kernel of rows take less.
+inline constexpr int64_t kNormedBytes = int64_t(64) << 10;
+
 /// The memory that a rank shares, zero at first:
 /// - for each block the number of its last run, as 32 bits; then a word that is not 0 once a rank
 ///   did not come;

@@ -70,7 +70,8 @@ CollectiveWay CudaExecutor::wayOf(const CollectiveCall &call) const {
 }
 
 bool CudaExecutor::takesNormed(const BoundPlan &bound, const BoundStep &step) const {
-  return wayOf(collectiveOf(bound, step)) == CollectiveWay::OneShot;
+  CollectiveCall call = collectiveOf(bound, step);
+  return call.bytes() <= engine::kNormedBytes && wayOf(call) == CollectiveWay::OneShot;
 }
 
 Status CudaExecutor::prepareCollectives(const BoundPlan &bound) {

@@ -133,12 +133,14 @@ int normedSum(const KernelCall &call) {
   return kSuccess;
 }
 
-const KernelInfo kKernels[] = {
-    {"test_scale", 2, 3, scale},         {"test_add", 3, 4, add},
-    {"test_reverse", 2, 2, reverse},     {"test_mapped", 2, 3, copyRows, 1},
-    {"test_checked", 2, 4, copyChecked}, {"tenon_all_reduce_one_f32_2", 4, 9, allReduce},
-    {"tenon_all_reduce_two_f32_2", 4, 9, allReduce},
-    {"test_normed_sum", 7, 12, normedSum}};
+const KernelInfo kKernels[] = {{"test_scale", 2, 3, scale},
+                               {"test_add", 3, 4, add},
+                               {"test_reverse", 2, 2, reverse},
+                               {"test_mapped", 2, 3, copyRows, 1},
+                               {"test_checked", 2, 4, copyChecked},
+                               {"tenon_all_reduce_one_f32_2", 4, 9, allReduce},
+                               {"tenon_all_reduce_two_f32_2", 4, 9, allReduce},
+                               {"test_normed_sum", 7, 12, normedSum}};
 
 } // namespace
 

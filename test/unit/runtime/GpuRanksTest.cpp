@@ -1,6 +1,7 @@
 // Engines with ranks on the stand-in of the driver: every rank has a GPU of its own and its own
 // part of the weights, and what a group lacks is said by name.
 
+#include "engine/CollectiveAbi.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +73,8 @@ struct RankEngine : test::GpuEngine {
       : GpuEngine(plan, {test::floats("w", both(), 2)}) {
     std::string &code = *codes.back();
     for (const char *kernel : kKernels) {
-      code.insert(code.size() - 1, std::string(".visible .entry ") + kernel +
-                                       "(\n.param .u64 x\n)\n{\n  ret;\n}\n");
+      code.insert(code.size() - 1,
+                  std::string(".visible .entry ") + kernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n");
       content.variants.back().variant.kernels.push_back(kernel);
     }
     content.variants.back().code = std::as_bytes(std::span(code));
@@ -139,7 +140,7 @@ TEST_F(GpuRanks, WhatFollowsASumIsDoneByItsKernelOrByOthers) {
   Result<std::unique_ptr<Session>> session = Session::create(*engine);
   ASSERT_TRUE(session.isOk()) << session.status().toString();
   for (int round = 0; round < 3; ++round) {
-    for (int64_t count : {int64_t(8), int64_t(1 << 17), kMostFloats}) {
+    for (int64_t count : {int64_t(8), engine::kNormedBytes / 4, kMostFloats}) {
       Result<std::vector<float>> output = test::runOnHost(**session, ramp(count));
       ASSERT_TRUE(output.isOk()) << output.status().toString();
       std::vector<float> expected = ramp(count);

@@ -89,7 +89,7 @@ double normedSumSeconds(RegionBuilder &region, const NormedSum &sum,
   target::Collectives collectives(region.gpu);
   tn::RmsNormOp norm = *region.source.getOps<tn::RmsNormOp>().begin();
   int64_t bytes = costs.bytesOf(norm.getX());
-  if (bytes <= engine::kOneShotBytes) {
+  if (bytes <= engine::kNormedBytes) {
     return collectives.normedSeconds(bytes, sum.kernel.ranks);
   }
   tn::AddOp add = *region.source.getOps<tn::AddOp>().begin();
