@@ -309,26 +309,22 @@ private:
                        : first.kind == InstructionKind::Call;
   }
 
+  /// A sum on a GPU that has a fallback.
+  bool isDoneByKernel(size_t index, const Instruction &instruction) const {
+    const Instruction &next = plan.instructions[std::min(index + 1, plan.instructions.size() - 1)];
+    return device != kHost && instruction.kernel < kernelCount && instruction.threads >= 1 &&
+           instruction.threads <= kMaxBlockThreads &&
+           instruction.collective == CollectiveKind::AllReduce &&
+           next.kind == InstructionKind::Collective && next.isFallback;
+  }
+
   Status checkCollective(size_t index, const Instruction &instruction) const {
     bool hasKernel = instruction.kernel != kNone;
     if (instruction.buffers.size() != (hasKernel ? 5 : 2) ||
         instruction.reads != (hasKernel ? 3 : 1) ||
-        instruction.sizes.size() != (hasKernel ? 2 : 1)) {
-      return instructionError(index, instruction,
-                              hasKernel ? "a collective with a kernel needs five buffers and two "
-                                          "sizes"
-                                        : "a collective needs two buffers and one size");
-    }
-    bool isStarted = device != kHost && instruction.kernel < kernelCount &&
-                     instruction.threads >= 1 && instruction.threads <= kMaxBlockThreads &&
-                     instruction.collective == CollectiveKind::AllReduce;
-    if (hasKernel && !isStarted) {
-      return instructionError(index, instruction,
-                              "a kernel that does no all-reduce, or is none of a GPU");
-    }
-    const Instruction &next = plan.instructions[std::min(index + 1, plan.instructions.size() - 1)];
-    if (hasKernel && !(next.kind == InstructionKind::Collective && next.isFallback)) {
-      return instructionError(index, instruction, "nothing stands for its kernel");
+        instruction.sizes.size() != (hasKernel ? 2 : 1) ||
+        (hasKernel && !isDoneByKernel(index, instruction))) {
+      return instructionError(index, instruction, "a collective of other operands than its kind's");
     }
     bool isSum = instruction.collective == CollectiveKind::AllReduce;
     bool isKnown = static_cast<uint8_t>(instruction.collective) <= kLastCollectiveKind &&

@@ -9,6 +9,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::runtime {
 
@@ -397,28 +398,21 @@ private:
     bool fits = !__builtin_mul_overflow(value(instruction.sizes[0]),
                                         int64_t(bitWidth(instruction.dtype) / 8), &bytes) &&
                 !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranks) : 1, &all);
-    if (instruction.kernel != kNone) {
-      return checkNormed(instruction, fits ? bytes : -1);
+    fits &= instruction.kernel == kNone || value(instruction.sizes[1]) >= 0;
+    bytes = fits ? bytes : -1;
+    if (instruction.kernel == kNone) {
+      return checkMove(instruction, bytes, all);
     }
-    return checkMove(instruction, fits ? bytes : -1, all);
-  }
-
-  /// Summand and residual, and what is written of both.
-  Status checkNormed(const Instruction &instruction, int64_t bytes) const {
-    if (value(instruction.sizes[1]) < 0) {
-      return sizeError(strCat("'", instruction.label, "' has a negative number of blocks"));
-    }
-    for (uint32_t from : {0u, 1u}) {
-      for (uint32_t to : {3u, 4u}) {
-        TENON_TRY(checkMove(instruction, bytes, bytes, from, to));
-      }
+    // Summand and residual, and what is written of both.
+    for (auto [from, to] : {std::pair(size_t(0), size_t(3)), {0, 4}, {1, 3}, {1, 4}}) {
+      TENON_TRY(checkMove(instruction, bytes, bytes, from, to));
     }
     return Status::ok();
   }
 
   /// Of the first buffer to the second, unless others are named.
   Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes,
-                   uint32_t fromBuffer = 0, uint32_t toBuffer = 1) const {
+                   size_t fromBuffer = 0, size_t toBuffer = 1) const {
     const PointerSource &from = out.placed[instruction.buffers[fromBuffer]];
     const PointerSource &to = out.placed[instruction.buffers[toBuffer]];
     bool inBounds = fromBytes >= 0 &&
