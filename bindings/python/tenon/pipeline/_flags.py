@@ -17,7 +17,7 @@ FLAGS = {
     "cache": "help! json! quiet! progress registry output store shape* target* device_profile precision allow* state*",
     "compare": "help! json! quiet! progress registry layers! rtol atol map* inputs* mean std layout resize! shape* batch:integer fill* seed target* device_profile precision allow* state* threads:integer",
     "accuracy": "help! json! quiet! progress registry data metric* reference output batch:integer shape* seconds threads:integer variant isa no_verify_weights! target* device_profile precision allow* state* no_cache!",
-    "explain": "help! json! quiet! progress registry all! shape* isa variant tp* pp micro_batches pin* target precision all_reduce context load pages check!",
+    "explain": "help! json! quiet! progress registry all! shape* isa variant tp* pp micro_batches pin* target device_profile precision all_reduce context load pages check!",
     "generate": "help! json! quiet! progress registry system chat! raw! template schema max_tokens:integer context:integer max_memory:integer answers:integer logprobs! temperature:number top_k top_p:number min_p:number repetition_penalty:number frequency_penalty:number presence_penalty:number seed logit_bias* stop* threads:integer variant isa no_verify_weights! target* device_profile precision allow* state* no_cache!",
     "tokenize": "help! json! quiet! progress registry special!",
     "score": "help! json! quiet! progress registry text against window:integer max_tokens:integer threads:integer variant isa no_verify_weights! target* device_profile precision allow* state* no_cache!",
