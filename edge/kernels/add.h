@@ -12,8 +12,8 @@ typedef struct {
 
 static void tn_add(const tn_add_shape *s, const int8_t *a, const int8_t *b, int8_t *out) {
   for (int32_t i = 0, j = 0, k = 0; i < s->count; ++i) {
-    int64_t sum = (int64_t)(a[i] - s->a_zero) * s->a_multiplier +
-                  (int64_t)(b[j] - s->b_zero) * s->b_multiplier;
+    int64_t sum = tn_product(a[i] - s->a_zero, s->a_multiplier) +
+                  tn_product(b[j] - s->b_zero, s->b_multiplier);
     out[i] = tn_clamp(tn_requantize(sum, s->shift) + s->out_zero, s->low, s->high);
     if (++k == s->inner) {
       k = 0;

@@ -32,7 +32,7 @@ static void tn_average(const tn_average_shape *s, const int8_t *in, const int32_
               sum += in[(y * s->in_w + x) * s->channels + c];
             }
           }
-          int32_t value = tn_requantize((int64_t)sum * multiplier[scale], shift[scale]);
+          int32_t value = tn_requantize(tn_product(sum, multiplier[scale]), shift[scale]);
           *out++ = tn_clamp(value + s->out_zero, s->low, s->high);
         }
       }

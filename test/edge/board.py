@@ -1,5 +1,6 @@
-"""Builds folders of `tenon compile --target c` for this machine and for a Cortex-M4 under QEMU, and runs inputs through them."""
+"""Builds folders of `tenon compile --target c`, and libraries of `--target elf`, for this machine and for the cores of boards under QEMU, and runs inputs through them."""
 
+import collections
 import pathlib
 import shutil
 import subprocess
@@ -10,9 +11,44 @@ HERE = pathlib.Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]
 GCC = shutil.which("gcc") or shutil.which("clang-22")
 CLANG = shutil.which("clang-22")
-QEMU = shutil.which("qemu-system-arm")
-M4_MISSING = next((f"there is no {name}, which a Cortex-M4 needs" for name, found in [("clang", CLANG), ("ld.lld", shutil.which("ld.lld-22") or shutil.which("ld.lld")), ("qemu-system-arm", QEMU)] if not found), None)
-M4 = ["--target=thumbv7em-none-eabi", "-mcpu=cortex-m4", "-mfloat-abi=soft", "-ffreestanding", "-nostdlib", "-fuse-ld=lld", "-Wl,--gc-sections"]
+LLD = shutil.which("ld.lld-22") or shutil.which("ld.lld")
+EMULATORS = HERE.parents[1] / ".qemu"
+
+Core = collections.namedtuple("Core", "flags qemu machine flash ram")
+
+
+def cortex(triple, cpu, machine, flash=(0, "1024K"), ram=(0x20000000, "128K"), flags=()):
+    flags = [f"--target={triple}-none-eabi", f"-mcpu={cpu}", *flags]
+    return Core(flags, "qemu-system-arm", ["-M", machine, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel"], flash, ram)
+
+
+def linux(triple, flags, qemu, cpu):
+    return Core([f"--target={triple}", *flags, "-static"], qemu, ["-cpu", cpu], None, None)
+
+
+# QEMU has one board with a Cortex-M0, of 16 KB; larger models run code for it on a Cortex-M3, whose instructions contain its own.
+CORES = {
+    "cortex-m0": cortex("thumbv6m", "cortex-m0", "microbit", (0, "256K"), (0x20000000, "16K")),
+    "cortex-m0-large": cortex("thumbv6m", "cortex-m0", "mps2-an385"),
+    "cortex-m4": cortex("thumbv7em", "cortex-m4", "mps2-an386", flags=["-mfloat-abi=soft"]),
+    "cortex-m33": cortex("thumbv8m.main", "cortex-m33", "mps2-an505", (0x10000000, "1024K"), (0x38000000, "128K"), ["-mfloat-abi=soft"]),
+    "cortex-m55": cortex("thumbv8.1m.main", "cortex-m55", "mps3-an547", (0, "512K"), (0x20000000, "128K"), ["-mfloat-abi=hard"]),
+    "rv32imac": linux("riscv32-unknown-elf", ["-march=rv32imac", "-mabi=ilp32", "-mcmodel=medany"], "qemu-riscv32", "rv32"),
+    "rv64": linux("riscv64-unknown-elf", ["-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"], "qemu-riscv64", "rv64"),
+    "aarch64": linux("aarch64-linux-gnu", [], "qemu-aarch64", "cortex-a53"),
+}
+
+
+def emulator(name):
+    own = EMULATORS / name
+    return str(own) if own.exists() else shutil.which(name)
+
+
+def missing(core):
+    """Why nothing runs on a core here, or None."""
+    needs = [("clang-22", CLANG), ("ld.lld", LLD), (CORES[core].qemu, emulator(CORES[core].qemu))]
+    return next((f"there is no {name}, which {core} needs" for name, found in needs if not found), None)
+
 
 # Runs the inputs, then the self-test, and prints each output's bytes and what the self-test says. The arena lies between two guards.
 PROGRAM = """
@@ -82,8 +118,23 @@ def run_built(folder, name, inputs, compiler):
     return outcome([folder / "host"])
 
 
-def run_m4(folder, name, inputs):
-    program = write_program(folder, name, inputs, True)
-    elf = folder / "board.elf"
-    subprocess.run([CLANG, *STRICT, *M4, "-O2", f"-Wl,-T,{HERE / 'board.ld'}", "-o", elf, HERE / "start.c", program, *sources(folder, name)], check=True)
-    return outcome([QEMU, "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel", elf])
+def build(core, folder, name, program, code):
+    """The program for a core: code is the folder's files or a library."""
+    at = CORES[core]
+    elf = folder / f"{core}.elf"
+    link = ["-ffreestanding", "-nostdlib", "-fuse-ld=lld", "-Wl,--gc-sections"]
+    if at.flash:
+        sizes = [f"-Wl,--defsym={part}_{what}={value}" for part, sides in (("flash", at.flash), ("ram", at.ram)) for what, value in zip(("base", "size"), (sides[0], int(sides[1][:-1]) * 1024), strict=True)]
+        link += [f"-Wl,-T,{HERE / 'board.ld'}", *sizes]
+    start = HERE / ("start.c" if at.flash else "start_linux.c")
+    subprocess.run([CLANG, *STRICT, *at.flags, "-O2", *link, "-I", folder, "-o", elf, start, program, *code], check=True)
+    return elf
+
+
+def command(core, elf, plugin=None):
+    at = CORES[core]
+    return [emulator(at.qemu), *(["-plugin", plugin] if plugin else []), *at.machine, elf]
+
+
+def run_board(core, folder, name, inputs):
+    return outcome(command(core, build(core, folder, name, write_program(folder, name, inputs, True), sources(folder, name))))

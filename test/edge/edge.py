@@ -1,7 +1,8 @@
-"""`tenon compile --target c`: folders of C whose bytes are those of the integer reference, on this machine and on a Cortex-M4 under QEMU; what is refused; and
-the self-test, which finds planted faults.
+"""`tenon compile --target c`: folders of C whose bytes are those of the integer reference, on this machine and on cores of boards under QEMU; what is refused; and the
+self-test, which finds planted faults.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from reference import Reference
 from tool import CNN, ToolTest
 
 RANDOM_NETS = 14
-ON_BOARD = 4
+ON_BOARD = 1
 
 
 def random_inputs(model, count):
@@ -147,18 +148,27 @@ class Host(Folders):
         self.assertIn("--shape", done.stderr)
 
 
-@unittest.skipIf(board.M4_MISSING, board.M4_MISSING)
 class Board(Folders):
-    """The same on a Cortex-M4."""
+    """The same on the cores of boards."""
+
+    def check_core(self, core, models):
+        if why := board.missing(core):
+            self.skipTest(why)
+        for name, model in models:
+            self.check_bytes(name, model, random_inputs(model, 1), functools.partial(board.run_board, core))
 
     def test_tiny_nets_on_m4(self):
-        for name, model in [("kws", nets.keyword_spotting()), ("ad", nets.anomaly_detection())]:
-            self.check_bytes(name, model, random_inputs(model, 1), board.run_m4)
+        self.check_core("cortex-m4", [("kws", nets.keyword_spotting()), ("ad", nets.anomaly_detection())])
 
-    def test_random_nets_on_m4(self):
-        for seed in range(ON_BOARD):
-            model = nets.random_net(seed)
-            self.check_bytes(f"net{seed}", model, random_inputs(model, 2), board.run_m4)
+    def test_tiny_net_on_m55(self):
+        self.check_core("cortex-m55", [("kws", nets.keyword_spotting())])
+
+    def test_random_nets(self):
+        seed = 0
+        for core in board.CORES:
+            with self.subTest(core=core):
+                self.check_core(core, [(f"net{seed + i}", nets.random_net(seed + i)) for i in range(ON_BOARD)])
+            seed += ON_BOARD
 
 
 if __name__ == "__main__":

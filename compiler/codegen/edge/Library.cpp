@@ -1,0 +1,355 @@
+// Calls and constants beside the kernels' bitcode, then LLVM's own pipeline, so that code of a
+// library is what clang makes of the folder. Stack sizes are those that the backend notes for each
+// function. Relies on LLVM's disassembler for nothing: sizes come from sections.
+#include "compiler/codegen/edge/Library.h"
+
+#include "compiler/codegen/edge/Cores.h"
+#include "support/text/Text.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ArchiveWriter.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/LEB128.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Triple.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon::codegen::edge {
+namespace {
+
+Status failed(const Core &core, const std::string &what) {
+  return Status::error(ErrorId::InternalError, strCat("a library for ", core.name, ": ", what));
+}
+
+std::unique_ptr<llvm::TargetMachine> machineOf(const Core &core) {
+  static const bool isRegistered = [] {
+    LLVMInitializeARMTargetInfo();
+    LLVMInitializeARMTarget();
+    LLVMInitializeARMTargetMC();
+    LLVMInitializeARMAsmPrinter();
+    LLVMInitializeARMAsmParser();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeRISCVTargetInfo();
+    LLVMInitializeRISCVTarget();
+    LLVMInitializeRISCVTargetMC();
+    LLVMInitializeRISCVAsmPrinter();
+    return true;
+  }();
+  (void)isRegistered;
+  llvm::Triple triple{llvm::StringRef(core.triple)};
+  llvm::TargetOptions options;
+  options.FunctionSections = options.DataSections = true; // what nothing calls, a linker drops
+  options.EmitStackSizeSection = true;
+  options.MCOptions.ABIName = std::string(core.abi);
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  llvm::CodeModel::Model model =
+      triple.isRISCV() ? llvm::CodeModel::Medium : llvm::CodeModel::Small;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, core.cpu, core.features, options, llvm::Reloc::Static, model,
+      llvm::CodeGenOptLevel::Default));
+}
+
+/// What the C files of a folder say, as functions and constants of a module that has the kernels.
+class Builder {
+public:
+  Builder(llvm::Module &kernels, const Program &printed, const std::string &modelName)
+      : module(kernels), context(kernels.getContext()), program(printed), name(modelName),
+        pointer(llvm::PointerType::getUnqual(context)), i8(llvm::Type::getInt8Ty(context)),
+        i32(llvm::Type::getInt32Ty(context)), none(llvm::Type::getVoidTy(context)) {}
+
+  void build() {
+    llvm::Function *layer = addLayer();
+    addRun(layer);
+    addSelfTest(layer);
+    addLayerName();
+  }
+
+private:
+  llvm::Function *newFunction(std::string_view suffix, llvm::Type *result,
+                              llvm::ArrayRef<llvm::Type *> parameters) {
+    llvm::Function *made = llvm::Function::Create(
+        llvm::FunctionType::get(result, parameters, false), llvm::GlobalValue::ExternalLinkage,
+        name + "_" + std::string(suffix), module);
+    // As clang said for the kernels: which core it is.
+    made->copyAttributesFrom(module.getFunction("tn_conv"));
+    llvm::AttributeList attributes = made->getAttributes();
+    made->setAttributes(llvm::AttributeList::get(context, llvm::AttributeList::FunctionIndex,
+                                                 llvm::AttrBuilder(context, attributes.getFnAttrs())));
+    made->removeFnAttr(llvm::Attribute::NoInline);
+    return made;
+  }
+
+  llvm::GlobalVariable *constant(llvm::Type *element, llvm::StringRef bytes, uint64_t elementBytes) {
+    llvm::Constant *values =
+        llvm::ConstantDataArray::getRaw(bytes, bytes.size() / elementBytes, element);
+    llvm::GlobalVariable *made = new llvm::GlobalVariable(
+        module, values->getType(), true, llvm::GlobalValue::PrivateLinkage, values, name + "_data");
+    made->setAlignment(llvm::Align(elementBytes));
+    return made;
+  }
+  llvm::GlobalVariable *constant(const std::vector<int32_t> &values) {
+    return constant(i32,
+                    {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int32_t)},
+                    sizeof(int32_t));
+  }
+
+  void addCall(llvm::IRBuilder<> &builder, const Call &call, llvm::Value *arena) {
+    llvm::SmallVector<llvm::Value *> arguments = {constant(call.shape)};
+    auto at = [&](int tensor) {
+      return builder.CreateConstInBoundsGEP1_64(i8, arena, program.tensors[tensor].offset);
+    };
+    for (int tensor : call.reads) {
+      arguments.push_back(at(tensor));
+    }
+    for (const Constant &each : call.constants) {
+      llvm::Type *element = builder.getIntNTy(static_cast<unsigned>(each.elementBytes * 8));
+      arguments.push_back(constant(element, {each.bytes.data(), each.bytes.size()},
+                                   static_cast<uint64_t>(each.elementBytes)));
+    }
+    arguments.push_back(at(call.writes));
+    builder.CreateCall(module.getFunction("tn_" + std::string(infoOf(call.kernel).name)),
+                       arguments);
+  }
+
+  llvm::Function *addLayer() {
+    llvm::Function *made = newFunction("layer", none, {pointer, i32});
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", made));
+    llvm::BasicBlock *end = llvm::BasicBlock::Create(context, "end", made);
+    llvm::SwitchInst *which = builder.CreateSwitch(made->getArg(1), end);
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      llvm::BasicBlock *block = llvm::BasicBlock::Create(context, "", made, end);
+      which->addCase(builder.getInt32(static_cast<uint32_t>(i)), block);
+      builder.SetInsertPoint(block);
+      addCall(builder, program.calls[i], made->getArg(0));
+      builder.CreateBr(end);
+    }
+    builder.SetInsertPoint(end);
+    builder.CreateRetVoid();
+    return made;
+  }
+
+  void addRun(llvm::Function *layer) {
+    llvm::Function *made = newFunction("run", none, {pointer});
+    llvm::BasicBlock *before = llvm::BasicBlock::Create(context, "", made);
+    llvm::BasicBlock *loop = llvm::BasicBlock::Create(context, "loop", made);
+    llvm::BasicBlock *end = llvm::BasicBlock::Create(context, "end", made);
+    llvm::IRBuilder<> builder(before);
+    builder.CreateBr(loop);
+    builder.SetInsertPoint(loop);
+    llvm::PHINode *index = builder.CreatePHI(i32, 2);
+    builder.CreateCall(layer, {made->getArg(0), index});
+    llvm::Value *next = builder.CreateAdd(index, builder.getInt32(1));
+    index->addIncoming(builder.getInt32(0), before);
+    index->addIncoming(next, loop);
+    llvm::Value *isLast =
+        builder.CreateICmpEQ(next, builder.getInt32(static_cast<uint32_t>(program.calls.size())));
+    builder.CreateCondBr(isLast, end, loop);
+    builder.SetInsertPoint(end);
+    builder.CreateRetVoid();
+  }
+
+  void addSelfTest(llvm::Function *layer) {
+    std::vector<int32_t> rows, inputs;
+    std::vector<uint32_t> hashes = layerHashes(program);
+    for (size_t i = 0; i < program.calls.size(); ++i) {
+      const Call &call = program.calls[i];
+      const Tensor &written = program.tensors[call.writes];
+      rows.insert(rows.end(), {static_cast<int32_t>(written.offset),
+                               static_cast<int32_t>(call.completes ? written.bytes : 0),
+                               static_cast<int32_t>(hashes[i])});
+    }
+    for (const Port &port : program.inputs) {
+      const Tensor &tensor = program.tensors[port.tensor];
+      inputs.insert(inputs.end(),
+                    {static_cast<int32_t>(tensor.offset), static_cast<int32_t>(tensor.bytes)});
+    }
+    std::vector<int32_t> shape = {static_cast<int32_t>(program.calls.size()),
+                                  static_cast<int32_t>(program.inputs.size()),
+                                  static_cast<int32_t>(kSelfTestSeed)};
+    llvm::Function *made = newFunction("selftest", i32, {pointer, pointer});
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", made));
+    builder.CreateRet(builder.CreateCall(module.getFunction("tn_selftest"),
+                                         {constant(shape), constant(rows), constant(inputs), layer,
+                                          made->getArg(0), made->getArg(1)}));
+  }
+
+  void addLayerName() {
+    llvm::Function *made = newFunction("layer_name", pointer, {i32});
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", made));
+    llvm::SmallVector<llvm::Constant *> names;
+    for (const Call &call : program.calls) {
+      names.push_back(builder.CreateGlobalString(call.node, name + "_data"));
+    }
+    llvm::ArrayType *type = llvm::ArrayType::get(pointer, names.size());
+    llvm::GlobalVariable *table =
+        new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
+                                 llvm::ConstantArray::get(type, names), name + "_data");
+    llvm::Value *entry = builder.CreateInBoundsGEP(
+        type, table, {builder.getInt32(0), made->getArg(0)});
+    builder.CreateRet(builder.CreateLoad(pointer, entry));
+  }
+
+  llvm::Module &module;
+  llvm::LLVMContext &context;
+  const Program &program;
+  const std::string &name;
+  llvm::PointerType *pointer;
+  llvm::Type *i8, *i32, *none;
+};
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::TargetLibraryInfoImpl library{machine.getTargetTriple()};
+  library.disableAllFunctions(); // or loops become calls of memcpy
+  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+/// Bytes of stack by function, and the bytes of all code.
+llvm::Expected<std::map<std::string, int64_t>> stackSizes(const llvm::object::ObjectFile &object,
+                                                          int64_t &codeBytes) {
+  std::map<std::string, int64_t> sizes;
+  const auto *elf = llvm::cast<llvm::object::ELFObjectFileBase>(&object);
+  for (const llvm::object::SymbolRef &symbol : object.symbols()) {
+    llvm::Expected<llvm::object::SymbolRef::Type> type = symbol.getType();
+    llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!type || !section || !name) {
+      return llvm::createStringError("a symbol of its object cannot be read");
+    }
+    if (*type != llvm::object::SymbolRef::ST_Function || *section == object.section_end()) {
+      continue;
+    }
+    codeBytes += static_cast<int64_t>((*section)->getSize());
+    sizes[name->str()] = 0;
+    for (const llvm::object::SectionRef &notes : object.sections()) {
+      llvm::Expected<llvm::StringRef> title = notes.getName();
+      if (!title || *title != ".stack_sizes") {
+        continue;
+      }
+      for (const llvm::object::RelocationRef &at : notes.relocations()) {
+        llvm::object::symbol_iterator of = at.getSymbol();
+        llvm::Expected<llvm::object::section_iterator> place = of->getSection();
+        llvm::Expected<llvm::StringRef> content = notes.getContents();
+        if (!place || !content) {
+          return llvm::createStringError("the stack sizes of its object cannot be read");
+        }
+        if (*place == *section) {
+          size_t after = at.getOffset() + elf->getBytesInAddress();
+          sizes[name->str()] = static_cast<int64_t>(
+              llvm::decodeULEB128(content->bytes_begin() + after, nullptr, content->bytes_end()));
+        }
+      }
+    }
+  }
+  return sizes;
+}
+
+/// From a function on down. Who calls whom is a tree without a circle.
+int64_t deepest(const llvm::Function &function, const std::map<std::string, int64_t> &sizes) {
+  int64_t below = 0;
+  for (const llvm::Instruction &instruction : llvm::instructions(function)) {
+    const auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction);
+    const llvm::Function *called = call ? call->getCalledFunction() : nullptr;
+    if (called != nullptr && !called->isDeclaration()) {
+      below = std::max(below, deepest(*called, sizes));
+    }
+  }
+  auto found = sizes.find(function.getName().str());
+  return below + (found == sizes.end() ? 0 : found->second);
+}
+
+} // namespace
+
+Result<Library> makeLibrary(const Program &program, const std::string &name, const Core &core) {
+  llvm::LLVMContext context;
+  std::span<const uint8_t> bitcode = bitcodeOf(core);
+  llvm::MemoryBufferRef buffer(
+      {reinterpret_cast<const char *>(bitcode.data()), bitcode.size()}, "kernels");
+  llvm::Expected<std::unique_ptr<llvm::Module>> parsed = llvm::parseBitcodeFile(buffer, context);
+  if (!parsed) {
+    return failed(core, llvm::toString(parsed.takeError()));
+  }
+  llvm::Module &module = **parsed;
+  std::unique_ptr<llvm::TargetMachine> machine = machineOf(core);
+  module.setDataLayout(machine->createDataLayout());
+  module.getGlobalVariable("tn_all_kernels")->eraseFromParent();
+  if (machine->getTargetTriple().isThumb()) {
+    // No number is passed in a register of the floating-point unit: it links with both kinds.
+    module.setModuleInlineAsm(".eabi_attribute 28, 3");
+  }
+  Builder(module, program, name).build();
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(module, &stream)) {
+    return failed(core, problem);
+  }
+  optimize(module, *machine);
+
+  llvm::SmallString<0> object;
+  llvm::raw_svector_ostream objectStream(object);
+  llvm::legacy::PassManager backend;
+  llvm::TargetLibraryInfoImpl none{machine->getTargetTriple()};
+  none.disableAllFunctions();
+  backend.add(new llvm::TargetLibraryInfoWrapperPass(none));
+  if (machine->addPassesToEmitFile(backend, objectStream, nullptr,
+                                   llvm::CodeGenFileType::ObjectFile)) {
+    return failed(core, "the backend cannot emit an object");
+  }
+  backend.run(module);
+
+  Library made;
+  llvm::MemoryBufferRef objectBuffer(object.str(), name + ".o");
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(objectBuffer);
+  if (!file) {
+    return failed(core, llvm::toString(file.takeError()));
+  }
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    llvm::Expected<uint32_t> flags = symbol.getFlags();
+    llvm::Expected<llvm::StringRef> undefined = symbol.getName();
+    if (flags && undefined && (*flags & llvm::object::SymbolRef::SF_Undefined) != 0 &&
+        !undefined->empty()) {
+      return failed(core, strCat("its code calls '", undefined->str(), "'"));
+    }
+  }
+  llvm::Expected<std::map<std::string, int64_t>> sizes = stackSizes(**file, made.codeBytes);
+  if (!sizes) {
+    return failed(core, llvm::toString(sizes.takeError()));
+  }
+  made.stackBytes = deepest(*module.getFunction(name + "_run"), *sizes);
+  llvm::NewArchiveMember member(objectBuffer);
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> archive = llvm::writeArchiveToBuffer(
+      member, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+      /*Deterministic=*/true, /*Thin=*/false);
+  if (!archive) {
+    return failed(core, llvm::toString(archive.takeError()));
+  }
+  made.archive = (*archive)->getBuffer().str();
+  return made;
+}
+
+} // namespace tenon::codegen::edge
