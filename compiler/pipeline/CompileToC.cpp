@@ -1,13 +1,15 @@
 // Relies on the pipeline up to optimize, and on codegen/edge for the rest.
 #include "compiler/pipeline/CompileToC.h"
 
+#include "compiler/codegen/edge/Library.h"
 #include "compiler/codegen/edge/Lower.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "support/text/Text.h"
 
 namespace tenon::pipeline {
 
-Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name) {
+Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name,
+                               const BoardTarget &target) {
   CompileOptions upToOptimize = options;
   upToOptimize.stopAfter = Phase::Optimize;
   upToOptimize.output.clear();
@@ -24,7 +26,14 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   result.gaps = std::move(lowered.gaps);
   if (result.gaps.empty()) {
     codegen::edge::planArena(lowered.program);
-    result.folder = codegen::edge::printFolder(lowered.program, name);
+    TENON_ASSIGN(
+        codegen::edge::Footprint footprint,
+        codegen::edge::makeLibrary(lowered.program, name, *codegen::edge::coreNamed(target.core)));
+    if (!target.isLibrary) {
+      footprint.archive.clear();
+    }
+    result.folder = codegen::edge::printFolder(lowered.program, name, footprint);
+    result.stackBytes = footprint.stackBytes;
     result.arenaBytes = lowered.program.arenaBytes;
     result.layers = lowered.program.calls.size();
     result.peakNodes = std::move(lowered.program.peakNodes);

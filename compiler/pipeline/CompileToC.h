@@ -7,18 +7,25 @@
 
 namespace tenon::pipeline {
 
+/// What a board gets.
+struct BoardTarget {
+  bool isLibrary = false;         ///< and not C
+  std::string core = "cortex-m4"; ///< one of codegen::edge::coreNames()
+};
+
 /// What the folder holds, or the gaps for which there is none.
 struct CompiledToC {
   codegen::edge::Folder folder; ///< empty with gaps
   std::vector<codegen::edge::Gap> gaps;
-  int64_t arenaBytes = 0;
+  int64_t arenaBytes = 0, stackBytes = 0;
   size_t layers = 0;
   std::vector<std::string> peakNodes; ///< at which most of the arena is live
 };
 
 /// `options.output` and what belongs to other targets are not read. What the importer lacks is an
 /// error, TN0301; what has no kernel are the gaps.
-Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name);
+Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name,
+                               const BoardTarget &target);
 
 /// TN0301 with one line a gap.
 Status gapReport(const std::string &model, const std::vector<codegen::edge::Gap> &gaps);

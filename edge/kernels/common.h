@@ -133,8 +133,8 @@ static TN_APART void tn_store(const int32_t *sums, int32_t count, const int32_t 
   TN_ROLLED
   for (; sums != end; ++sums, multiplier += scale_step, shift += scale_step) {
     int64_t product = tn_product(*sums, *multiplier);
-    int32_t value = *shift > 32 ? tn_requantize(product, *shift)
-                                : tn_requantize_seldom(product, *shift);
+    int32_t value =
+        *shift > 32 ? tn_requantize(product, *shift) : tn_requantize_seldom(product, *shift);
 #if defined(TN_DSP)
     if (isFull) {
       *out++ = (int8_t)__ssat(value + zero, 8);

@@ -172,7 +172,7 @@ static TN_APART void tn_dot_2x2(const uint32_t *x, const uint32_t *end, const in
     a = __smlad((int16x2_t)odd, tn_odd(us), a);
     b = __smlad((int16x2_t)odd, tn_odd(vs), b);
     TN_BARRIER // else there are more words at a time than registers
-    even = x[2];
+        even = x[2];
     odd = x[3];
     c = __smlad((int16x2_t)even, tn_even(us), c);
     d = __smlad((int16x2_t)even, tn_even(vs), d);

@@ -1,6 +1,6 @@
 // Convolution in which each channel has filters of its own: out_c is a multiple of in_c. Weights
-// are [kernel_h, kernel_w, out_c]. With one filter a channel, channels side by side are multiplied at
-// once.
+// are [kernel_h, kernel_w, out_c]. With one filter a channel, channels side by side are multiplied
+// at once.
 #pragma once
 
 #include "edge/kernels/common.h"
@@ -123,10 +123,9 @@ static TN_APART void tn_depthwise_sums(const tn_depthwise_taps *taps, int32_t co
 static TN_APART void tn_depthwise_position(const tn_depthwise_shape *s,
                                            const tn_depthwise_taps *taps, int32_t moved,
                                            const int8_t *in, const int8_t *weights,
-                                           const int32_t *bias,
-                                           const int32_t *multiplier, const uint8_t *shift,
-                                           int32_t filters, int32_t top, int32_t left,
-                                           int8_t *out) {
+                                           const int32_t *bias, const int32_t *multiplier,
+                                           const uint8_t *shift, int32_t filters, int32_t top,
+                                           int32_t left, int8_t *out) {
   int32_t bounds[3] = {s->out_zero, s->low, s->high}, sums[TN_CHANNELS], used = 0;
   for (int32_t o = 0, count, i; o < s->out_c; o += count) {
     count = s->out_c - o < TN_CHANNELS ? s->out_c - o : TN_CHANNELS;

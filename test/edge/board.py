@@ -31,7 +31,7 @@ CORES = {
     "cortex-m0": cortex("thumbv6m", "cortex-m0", "microbit", (0, "256K"), (0x20000000, "16K")),
     "cortex-m0-large": cortex("thumbv6m", "cortex-m0", "mps2-an385"),
     "cortex-m4": cortex("thumbv7em", "cortex-m4", "mps2-an386", flags=["-mfloat-abi=soft"]),
-    "cortex-m33": cortex("thumbv8m.main", "cortex-m33", "mps2-an505", (0x10000000, "1024K"), (0x38000000, "128K"), ["-mfloat-abi=soft"]),
+    "cortex-m33": cortex("thumbv8m.main", "cortex-m33", "mps2-an505", (0x10000000, "1024K"), (0x38000000, "128K"), ["-mfloat-abi=hard"]),
     "cortex-m55": cortex("thumbv8.1m.main", "cortex-m55", "mps3-an547", (0, "512K"), (0x20000000, "128K"), ["-mfloat-abi=hard"]),
     "rv32imac": linux("riscv32-unknown-elf", ["-march=rv32imac", "-mabi=ilp32", "-mcmodel=medany"], "qemu-riscv32", "rv32"),
     "rv64": linux("riscv64-unknown-elf", ["-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"], "qemu-riscv64", "rv64"),
@@ -50,7 +50,8 @@ def missing(core):
     return next((f"there is no {name}, which {core} needs" for name, found in needs if not found), None)
 
 
-# Runs the inputs, then the self-test, and prints each output's bytes and what the self-test says. The arena lies between two guards.
+# Runs the inputs, then the self-test, and prints each output's bytes, how much of a painted stack the first run took, and what the self-test says. The
+# arena lies between two guards.
 PROGRAM = """
 #include "{name}.h"
 {includes}
@@ -62,7 +63,9 @@ int main(void) {{
   static char line[2 * {capital}_OUTPUT_BYTES + 2];
   for (int i = 0; i < {count}; ++i) {{
     for (int k = 0; k < {capital}_INPUT_BYTES; ++k) bytes[{capital}_INPUT_OFFSET + k] = inputs[i][k];
+    PAINT
     {name}_run(memory.arena);
+    MEASURE
     for (int k = 0; k < {capital}_OUTPUT_BYTES; ++k) {{
       uint8_t byte = (uint8_t)bytes[{capital}_OUTPUT_OFFSET + k];
       line[2 * k] = digits[byte >> 4];
@@ -80,12 +83,29 @@ int main(void) {{
   return 0;
 }}
 """
-HOST_SAY = "#include <stdio.h>\nstatic void say(const char *text) { fputs(text, stdout); }"
+HOST_SAY = "#include <stdio.h>\n#define PAINT\n#define MEASURE\nstatic void say(const char *text) { fputs(text, stdout); }"
+
+
+BOARD_SAY = """void say(const char *text);
+#if defined(__riscv)
+#define STACK "mv %0, sp"
+#else
+#define STACK "mov %0, sp"
+#endif
+#define PAINTED 4096
+#define PAINT volatile uint8_t *stack; __asm__ volatile(STACK : "=r"(stack)); for (int k = 1; k < PAINTED; ++k) stack[-k] = 0xa5;
+#define MEASURE if (i == 0) { int used = PAINTED - 1; while (used > 0 && stack[-used] == 0xa5) --used; tell(used); }
+static void tell(int number) {
+  char text[] = "stack 0x0000\\n";
+  for (int at = 11; at > 7; --at, number >>= 4) text[at] = "0123456789abcdef"[number & 15];
+  say(text);
+}
+"""
 
 
 def write_program(folder, name, inputs, on_board):
     values = ",\n".join("{" + ",".join(map(str, row.ravel())) + "}" for row in inputs)
-    text = PROGRAM.format(name=name, capital=name.upper(), includes="void say(const char *text);" if on_board else HOST_SAY, count=len(inputs), bytes=inputs[0].size, values=values)
+    text = PROGRAM.format(name=name, capital=name.upper(), includes=BOARD_SAY if on_board else HOST_SAY, count=len(inputs), bytes=inputs[0].size, values=values)
     path = folder / ("board.c" if on_board else "host.c")
     path.write_text(text)
     return path
@@ -95,12 +115,20 @@ def sources(folder, name):
     return [folder / f"{name}.c", folder / f"{name}_weights.c", folder / f"{name}_selftest.c"]
 
 
-def outcome(command):
-    """(exit code, one array an input, what the self-test said)"""
+def lines_of(command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
-    lines = (done.stdout + done.stderr).splitlines() # QEMU says on stderr what a board says
+    return done.returncode, (done.stdout + done.stderr).splitlines() # QEMU says on stderr what a board says
+
+
+def outputs_in(lines):
     whole = [line for line in lines if line and len(line) % 2 == 0 and set(line) <= set("0123456789abcdef")]
-    return done.returncode, [np.frombuffer(bytes.fromhex(line), np.int8) for line in whole], lines[-1] if lines else ""
+    return [np.frombuffer(bytes.fromhex(line), np.int8) for line in whole]
+
+
+def outcome(command):
+    """(exit code, one array an input, the last line, which is what a self-test or a fault said)"""
+    code, lines = lines_of(command)
+    return code, outputs_in(lines), lines[-1] if lines else ""
 
 
 def run_host(folder, name, inputs):
@@ -138,3 +166,15 @@ def command(core, elf, plugin=None):
 
 def run_board(core, folder, name, inputs):
     return outcome(command(core, build(core, folder, name, write_program(folder, name, inputs, True), sources(folder, name))))
+
+
+def library(folder, name):
+    return [folder / f"lib{name}.a"]
+
+
+def run_library(core, folder, name, inputs):
+    """What run_board gives, and the bytes of stack of the first run."""
+    program = write_program(folder, name, inputs, True)
+    code, lines = lines_of(command(core, build(core, folder, name, program, library(folder, name))))
+    stack = next((int(line.split()[1], 16) for line in lines if line.startswith("stack ")), None)
+    return code, outputs_in(lines), lines[-1] if lines else "", stack

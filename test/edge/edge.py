@@ -171,5 +171,30 @@ class Board(Folders):
             seed += ON_BOARD
 
 
+class Library(Folders):
+    """`--target elf:CORE`, linked with lld and run under QEMU."""
+
+    def test_libraries(self):
+        model = nets.keyword_spotting()
+        inputs = random_inputs(model, 1)
+        [expected] = Reference(model).run({"x": inputs[0].astype(np.int64)})
+        onnx.save(model, self.folder / "kws.onnx")
+        for core in ("cortex-m0", "cortex-m4", "cortex-m33", "cortex-m55", "rv32imac", "rv64", "aarch64"):
+            with self.subTest(core=core):
+                report = self.json("compile", "kws.onnx", "--target", f"elf:{core}", "-o", core)
+                folder = self.folder / core
+                self.assertEqual({"kws.h", "kws.json", "libkws.a"}, {path.name for path in folder.iterdir()})
+                self.assertIn(f"#define KWS_STACK_BYTES {report['stack_bytes']}\n", (folder / "kws.h").read_text())
+                self.assertLessEqual(report["code_bytes"], 8192)
+                on = "cortex-m0-large" if core == "cortex-m0" else core
+                if why := board.missing(on):
+                    self.skipTest(why)
+                code, outputs, said, stack = board.run_library(on, folder, "kws", inputs)
+                self.assertEqual((0, 1), (code, len(outputs)), said)
+                np.testing.assert_array_equal(expected.ravel(), outputs[0])
+                self.assertLessEqual(stack, report["stack_bytes"])
+                self.assertGreaterEqual(stack, 0.8 * report["stack_bytes"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,6 @@
 // Calls and constants beside the kernels' bitcode, then LLVM's own pipeline, so that code of a
 // library is what clang makes of the folder. Stack sizes are those that the backend notes for each
-// function. Relies on LLVM's disassembler for nothing: sizes come from sections.
+// function.
 #include "compiler/codegen/edge/Library.h"
 
 #include "compiler/codegen/edge/Cores.h"
@@ -58,9 +58,9 @@ std::unique_ptr<llvm::TargetMachine> machineOf(const Core &core) {
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
   llvm::CodeModel::Model model =
       triple.isRISCV() ? llvm::CodeModel::Medium : llvm::CodeModel::Small;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, core.cpu, core.features, options, llvm::Reloc::Static, model,
-      llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, core.cpu, core.features, options, llvm::Reloc::Static,
+                                  model, llvm::CodeGenOptLevel::Default));
 }
 
 /// What the C files of a folder say, as functions and constants of a module that has the kernels.
@@ -87,13 +87,15 @@ private:
     // As clang said for the kernels: which core it is.
     made->copyAttributesFrom(module.getFunction("tn_conv"));
     llvm::AttributeList attributes = made->getAttributes();
-    made->setAttributes(llvm::AttributeList::get(context, llvm::AttributeList::FunctionIndex,
-                                                 llvm::AttrBuilder(context, attributes.getFnAttrs())));
+    made->setAttributes(
+        llvm::AttributeList::get(context, llvm::AttributeList::FunctionIndex,
+                                 llvm::AttrBuilder(context, attributes.getFnAttrs())));
     made->removeFnAttr(llvm::Attribute::NoInline);
     return made;
   }
 
-  llvm::GlobalVariable *constant(llvm::Type *element, llvm::StringRef bytes, uint64_t elementBytes) {
+  llvm::GlobalVariable *constant(llvm::Type *element, llvm::StringRef bytes,
+                                 uint64_t elementBytes) {
     llvm::Constant *values =
         llvm::ConstantDataArray::getRaw(bytes, bytes.size() / elementBytes, element);
     llvm::GlobalVariable *made = new llvm::GlobalVariable(
@@ -102,9 +104,9 @@ private:
     return made;
   }
   llvm::GlobalVariable *constant(const std::vector<int32_t> &values) {
-    return constant(i32,
-                    {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int32_t)},
-                    sizeof(int32_t));
+    return constant(
+        i32, {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int32_t)},
+        sizeof(int32_t));
   }
 
   void addCall(llvm::IRBuilder<> &builder, const Call &call, llvm::Value *arena) {
@@ -198,8 +200,8 @@ private:
     llvm::GlobalVariable *table =
         new llvm::GlobalVariable(module, type, true, llvm::GlobalValue::PrivateLinkage,
                                  llvm::ConstantArray::get(type, names), name + "_data");
-    llvm::Value *entry = builder.CreateInBoundsGEP(
-        type, table, {builder.getInt32(0), made->getArg(0)});
+    llvm::Value *entry =
+        builder.CreateInBoundsGEP(type, table, {builder.getInt32(0), made->getArg(0)});
     builder.CreateRet(builder.CreateLoad(pointer, entry));
   }
 
@@ -228,11 +230,37 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-/// Bytes of stack by function, and the bytes of all code.
+/// Bytes of stack by function, and the bytes of all code. Each function has a section of its own
+/// and a note, which a relocation ties to that section: an address, then the size.
 llvm::Expected<std::map<std::string, int64_t>> stackSizes(const llvm::object::ObjectFile &object,
                                                           int64_t &codeBytes) {
+  std::map<llvm::object::SectionRef, int64_t> noted;
+  for (const llvm::object::SectionRef &relocations : object.sections()) {
+    llvm::Expected<llvm::object::section_iterator> notes = relocations.getRelocatedSection();
+    if (!notes) {
+      return notes.takeError();
+    }
+    llvm::Expected<llvm::StringRef> title =
+        *notes == object.section_end() ? llvm::StringRef() : (*notes)->getName();
+    if (!title || *title != ".stack_sizes") {
+      llvm::consumeError(title.takeError());
+      continue;
+    }
+    llvm::Expected<llvm::StringRef> content = (*notes)->getContents();
+    if (!content) {
+      return content.takeError();
+    }
+    for (const llvm::object::RelocationRef &at : relocations.relocations()) {
+      llvm::Expected<llvm::object::section_iterator> function = at.getSymbol()->getSection();
+      if (!function) {
+        return function.takeError();
+      }
+      size_t size = at.getOffset() + object.getBytesInAddress();
+      noted[**function] = static_cast<int64_t>(
+          llvm::decodeULEB128(content->bytes_begin() + size, nullptr, content->bytes_end()));
+    }
+  }
   std::map<std::string, int64_t> sizes;
-  const auto *elf = llvm::cast<llvm::object::ELFObjectFileBase>(&object);
   for (const llvm::object::SymbolRef &symbol : object.symbols()) {
     llvm::Expected<llvm::object::SymbolRef::Type> type = symbol.getType();
     llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
@@ -240,29 +268,12 @@ llvm::Expected<std::map<std::string, int64_t>> stackSizes(const llvm::object::Ob
     if (!type || !section || !name) {
       return llvm::createStringError("a symbol of its object cannot be read");
     }
-    if (*type != llvm::object::SymbolRef::ST_Function || *section == object.section_end()) {
-      continue;
-    }
-    codeBytes += static_cast<int64_t>((*section)->getSize());
-    sizes[name->str()] = 0;
-    for (const llvm::object::SectionRef &notes : object.sections()) {
-      llvm::Expected<llvm::StringRef> title = notes.getName();
-      if (!title || *title != ".stack_sizes") {
-        continue;
+    if (*type == llvm::object::SymbolRef::ST_Function && *section != object.section_end()) {
+      codeBytes += static_cast<int64_t>((*section)->getSize());
+      if (noted.find(**section) == noted.end()) {
+        return llvm::createStringError("the stack of " + *name + " is not known");
       }
-      for (const llvm::object::RelocationRef &at : notes.relocations()) {
-        llvm::object::symbol_iterator of = at.getSymbol();
-        llvm::Expected<llvm::object::section_iterator> place = of->getSection();
-        llvm::Expected<llvm::StringRef> content = notes.getContents();
-        if (!place || !content) {
-          return llvm::createStringError("the stack sizes of its object cannot be read");
-        }
-        if (*place == *section) {
-          size_t after = at.getOffset() + elf->getBytesInAddress();
-          sizes[name->str()] = static_cast<int64_t>(
-              llvm::decodeULEB128(content->bytes_begin() + after, nullptr, content->bytes_end()));
-        }
-      }
+      sizes[name->str()] = noted[**section];
     }
   }
   return sizes;
@@ -278,17 +289,16 @@ int64_t deepest(const llvm::Function &function, const std::map<std::string, int6
       below = std::max(below, deepest(*called, sizes));
     }
   }
-  auto found = sizes.find(function.getName().str());
-  return below + (found == sizes.end() ? 0 : found->second);
+  return below + sizes.at(function.getName().str());
 }
 
 } // namespace
 
-Result<Library> makeLibrary(const Program &program, const std::string &name, const Core &core) {
+Result<Footprint> makeLibrary(const Program &program, const std::string &name, const Core &core) {
   llvm::LLVMContext context;
   std::span<const uint8_t> bitcode = bitcodeOf(core);
-  llvm::MemoryBufferRef buffer(
-      {reinterpret_cast<const char *>(bitcode.data()), bitcode.size()}, "kernels");
+  llvm::MemoryBufferRef buffer({reinterpret_cast<const char *>(bitcode.data()), bitcode.size()},
+                               "kernels");
   llvm::Expected<std::unique_ptr<llvm::Module>> parsed = llvm::parseBitcodeFile(buffer, context);
   if (!parsed) {
     return failed(core, llvm::toString(parsed.takeError()));
@@ -321,8 +331,10 @@ Result<Library> makeLibrary(const Program &program, const std::string &name, con
   }
   backend.run(module);
 
-  Library made;
-  llvm::MemoryBufferRef objectBuffer(object.str(), name + ".o");
+  Footprint made;
+  made.core = core.name;
+  const std::string member = name + ".o";
+  llvm::MemoryBufferRef objectBuffer(object.str(), member);
   llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
       llvm::object::ObjectFile::createELFObjectFile(objectBuffer);
   if (!file) {
@@ -341,9 +353,9 @@ Result<Library> makeLibrary(const Program &program, const std::string &name, con
     return failed(core, llvm::toString(sizes.takeError()));
   }
   made.stackBytes = deepest(*module.getFunction(name + "_run"), *sizes);
-  llvm::NewArchiveMember member(objectBuffer);
+  llvm::NewArchiveMember entry(objectBuffer);
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> archive = llvm::writeArchiveToBuffer(
-      member, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
+      entry, llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
       /*Deterministic=*/true, /*Thin=*/false);
   if (!archive) {
     return failed(core, llvm::toString(archive.takeError()));

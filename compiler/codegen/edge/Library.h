@@ -17,14 +17,9 @@ const Core *coreNamed(std::string_view name);
 /// All of them, with commas.
 std::string coreNames();
 
-/// What LLVM made for a core.
-struct Library {
-  std::string archive;    ///< an ar file with one object, which needs no other
-  int64_t stackBytes = 0; ///< deepest of NAME_run, by what LLVM gave each function and who calls whom
-  int64_t codeBytes = 0;  ///< instructions, with what else they have in their sections
-};
-
-/// An error, TN0902 or another of the compiler's own, where LLVM fails.
-Result<Library> makeLibrary(const Program &program, const std::string &name, const Core &core);
+/// The archive has one object, which needs no other. The stack is the deepest of NAME_run, by what
+/// LLVM gave each function and who calls whom; code has what lies in its functions' sections, the
+/// self-test too. An internal error (TN0901) where LLVM fails.
+Result<Footprint> makeLibrary(const Program &program, const std::string &name, const Core &core);
 
 } // namespace tenon::codegen::edge

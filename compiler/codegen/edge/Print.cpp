@@ -81,18 +81,21 @@ std::string arrayText(const Constant &constant) {
 
 class Printer {
 public:
-  Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)), hashes(layerHashes(printed)) {
-  }
+  Printer(const Program &printed, const std::string &modelName, const Footprint &made)
+      : program(printed), name(modelName), footprint(made), capital(upper(modelName)),
+        hashes(layerHashes(printed)) {}
 
   std::vector<File> files() const {
+    if (!footprint.archive.empty()) {
+      return {{name + ".h", header()}, {"lib" + name + ".a", footprint.archive}};
+    }
     return {{name + ".h", header()},          {name + ".c", code()},
             {name + "_weights.c", weights()}, {name + "_weights.h", weightsHeader()},
             {name + "_kernels.h", kernels()}, {name + "_selftest.c", selfTest()},
             {"Makefile", makefile()}};
   }
 
-  std::string report() const { return reportOf(program, name, hashes); }
+  std::string report() const { return reportOf(program, name, hashes, footprint); }
 
 private:
   std::string begin(std::string_view what) const {
@@ -125,6 +128,11 @@ private:
     text += strCat("/* Memory of one run, aligned to 4. It belongs to the caller; runs with arenas "
                    "of their own may overlap. */\n#define ",
                    capital, "_ARENA_BYTES ", program.arenaBytes, "\n");
+    text += strCat("\n/* Deepest stack of one run on a ", footprint.core,
+                   footprint.archive.empty() ? ", as LLVM compiles this with -O2. Another compiler "
+                                               "may need more. */\n#define "
+                                             : ". */\n#define ",
+                   capital, "_STACK_BYTES ", footprint.stackBytes, "\n");
     text += strCat("\n/* Inputs and outputs lie in the arena, at their offsets, in the model's "
                    "order of dims. A number q\n   stands for (q - ZERO_POINT) * SCALE. */\n");
     addPorts(text, program.inputs, "INPUT");
@@ -314,6 +322,7 @@ private:
 
   const Program &program;
   const std::string &name;
+  const Footprint &footprint;
   std::string capital;
   std::vector<uint32_t> hashes;
 };
@@ -328,8 +337,8 @@ bool isIdentifier(std::string_view name) {
   return isWord && std::ranges::find(kKeywords, name) == kKeywords.end();
 }
 
-Folder printFolder(const Program &program, const std::string &name) {
-  Printer printer(program, name);
+Folder printFolder(const Program &program, const std::string &name, const Footprint &footprint) {
+  Printer printer(program, name, footprint);
   Folder folder{printer.files(), printer.report()};
   folder.files.push_back({name + ".json", folder.report});
   for (const Call &call : program.calls) {

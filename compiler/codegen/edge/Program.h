@@ -104,14 +104,22 @@ struct File {
   std::string content;
 };
 
-/// The C99 folder, and the report that it also holds. `name` is a C identifier.
+/// What LLVM makes of a program for a core (Library.h), as headers and reports say it.
+struct Footprint {
+  std::string core;
+  int64_t stackBytes = 0, codeBytes = 0;
+  std::string archive; ///< of a library, which takes the place of C files; empty for a folder of C
+};
+
+/// The folder of C99 or with a library, and the report that it also holds. `name` is a C
+/// identifier.
 struct Folder {
   std::vector<File> files;
   std::string report;      ///< tenon.edge/1
   int64_t weightBytes = 0; ///< weights and biases
   int64_t scaleBytes = 0;  ///< multipliers, shifts and tables
 };
-Folder printFolder(const Program &program, const std::string &name);
+Folder printFolder(const Program &program, const std::string &name, const Footprint &footprint);
 
 /// Whether it can be the beginning of names in C.
 bool isIdentifier(std::string_view name);

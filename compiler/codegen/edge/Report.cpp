@@ -25,7 +25,7 @@ llvm::json::Array portsOf(const Program &program, const std::vector<Port> &ports
 } // namespace
 
 std::string reportOf(const Program &program, const std::string &name,
-                     const std::vector<uint32_t> &hashes) {
+                     const std::vector<uint32_t> &hashes, const Footprint &footprint) {
   llvm::json::Array layers;
   int64_t weightBytes = 0, scaleBytes = 0;
   for (auto [call, hash] : llvm::zip_equal(program.calls, hashes)) {
@@ -47,6 +47,9 @@ std::string reportOf(const Program &program, const std::string &name,
   }
   llvm::json::Object report{{"schema", "tenon.edge/1"},
                             {"name", name},
+                            {"core", footprint.core},
+                            {"stack_bytes", footprint.stackBytes},
+                            {"code_bytes", footprint.codeBytes},
                             {"arena_bytes", program.arenaBytes},
                             {"weight_bytes", weightBytes},
                             {"scale_bytes", scaleBytes},

@@ -100,9 +100,10 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
   return isAnswer ? Status::ok() : tuned.takeStatus();
 }
 
-/// `--target c`.
-Status compileForBoard(CompileRequest &request, const BoardRequest &board, Terminal &terminal) {
-  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board));
+/// `--target c` and `--target elf:CORE`.
+Status compileForBoard(CompileRequest &request, const BoardRequest &board,
+                       const pipeline::BoardTarget &target, Terminal &terminal) {
+  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board, target));
   if (terminal.json()) {
     Json report = parseJson(made.compiled.folder.report);
     report.erase("schema");
@@ -111,10 +112,11 @@ Status compileForBoard(CompileRequest &request, const BoardRequest &board, Termi
     return Status::ok();
   }
   terminal.note(fmt::format(
-      "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
-      "test runs its self-test",
-      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.folder.weightBytes,
-      made.compiled.folder.scaleBytes, made.folder));
+      "{}: {} layers; arena {} bytes, stack {} bytes, weights {} bytes, scales and tables {} "
+      "bytes{}",
+      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.stackBytes,
+      made.compiled.folder.weightBytes, made.compiled.folder.scaleBytes,
+      target.isLibrary ? "" : fmt::format("; make -C {} test runs its self-test", made.folder)));
   return Status::ok();
 }
 
@@ -126,13 +128,13 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
   if (budget > 0) {
     request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }
-  TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
-  if (isFolder) {
-    return compileForBoard(request, board, terminal);
+  TENON_ASSIGN(std::optional<pipeline::BoardTarget> forBoard, boardTarget(request.target.targets));
+  if (forBoard) {
+    return compileForBoard(request, board, *forBoard, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
-                         "leave them out");
+    return Status::error(ErrorId::BadArgument,
+                         "--name, --ram and --flash are for --target c and elf", "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
@@ -171,7 +173,8 @@ Action declareCompile(CLI::App &command) {
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
-                      ". Or c: a folder of C99 for boards, of a model in 8 bits; "
+                      ". Or c: a folder of C99 for boards, of a model in 8 bits, or "
+                      "elf:CORE: a static library for elf:cortex-m4 and others; "
                       "docs/guides/edge.md");
   command
       .add_option(
