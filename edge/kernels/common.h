@@ -76,62 +76,68 @@ static inline int8_t tn_clamp(int32_t value, int32_t low, int32_t high) {
   return (int8_t)(value < low ? low : value > high ? high : value);
 }
 
-#if defined(TN_MVE)
-// Whether all shifts are above 32, as those of factors below a quarter are.
-static inline int tn_are_small(const uint8_t *shift, int32_t count) {
-  uint8_t least = 255;
-  for (; count > 0; count -= 16, shift += 16) {
-    mve_pred16_t some = vctp8q((uint32_t)count);
-    least = vminvq_p_u8(least, vldrbq_z_u8(shift, some), some);
+// How sums become 8-bit numbers: the zero point, the least and the largest number; each sum has a
+// multiplier and shift of its own, or with a step of 0 all have one.
+typedef struct {
+  int32_t zero, low, high, step;
+  int32_t isFast; // all shifts are above 32, as those of factors below a quarter are
+} tn_rounding;
+
+static TN_APART tn_rounding tn_rounding_of(int32_t zero, int32_t low, int32_t high, int32_t step,
+                                           const uint8_t *shift, int32_t count) {
+  tn_rounding made = {zero, low, high, step, 0};
+  int32_t least = 255;
+#if defined(TN_MVE) && !defined(TN_ROUND_TWICE)
+  TN_ROLLED
+  for (int32_t i = 0; i < (step ? count : 1); ++i) {
+    least = shift[i] < least ? shift[i] : least;
   }
-  return least > 32;
+  made.isFast = least > 32;
+#else
+  (void)shift;
+  (void)count;
+  (void)least;
+#endif
+  return made;
 }
 
-static inline int32x4_t tn_requantize_4(int32x4_t sums, int32x4_t factors, uint32x4_t shifts) {
+#if defined(TN_MVE)
+static inline void tn_store_4(int32x4_t sums, int32x4_t factors, uint32x4_t shifts,
+                              const tn_rounding *r, int8_t *out, mve_pred16_t some) {
   int32x4_t behind = vsubq_s32(vdupq_n_s32(32), vreinterpretq_s32_u32(shifts));
-  return vrshlq_s32(vmulhq_s32(sums, factors), behind);
-}
-
-static inline void tn_clamp_4(int32x4_t value, const int32_t *bounds, int8_t *out,
-                              mve_pred16_t some) {
-  value = vaddq_n_s32(value, bounds[0]);
-  value = vminq_s32(vmaxq_s32(value, vdupq_n_s32(bounds[1])), vdupq_n_s32(bounds[2]));
+  int32x4_t value = vaddq_n_s32(vrshlq_s32(vmulhq_s32(sums, factors), behind), r->zero);
+  value = vminq_s32(vmaxq_s32(value, vdupq_n_s32(r->low)), vdupq_n_s32(r->high));
   vstrbq_p_s32(out, value, some);
 }
-#endif
 
-// Sums become 8-bit numbers, one after the other. `bounds` are the zero point, the least and the
-// largest number; each sum has a multiplier and shift of its own, or with a step of 0 all have one.
-static TN_APART void tn_store(const int32_t *sums, int32_t count, const int32_t *multiplier,
-                              const uint8_t *shift, int32_t scale_step, const int32_t *bounds,
-                              int8_t *out) {
-#if defined(TN_MVE)
-  if (scale_step != 0 && tn_are_small(shift, count)) {
+static TN_APART void tn_store_fast(const int32_t *sums, int32_t count, const int32_t *multiplier,
+                                   const uint8_t *shift, const tn_rounding *r, int8_t *out) {
+  if (r->step != 0) {
     for (; count > 0; count -= 4, sums += 4, multiplier += 4, shift += 4, out += 4) {
       mve_pred16_t some = vctp32q((uint32_t)count);
-      tn_clamp_4(tn_requantize_4(vldrwq_z_s32(sums, some), vldrwq_z_s32(multiplier, some),
-                                 vldrbq_z_u32(shift, some)),
-                 bounds, out, some);
+      tn_store_4(vldrwq_z_s32(sums, some), vldrwq_z_s32(multiplier, some),
+                 vldrbq_z_u32(shift, some), r, out, some);
     }
     return;
   }
-  if (scale_step == 0 && *shift > 32) {
-    int32x4_t factor = vdupq_n_s32(*multiplier);
-    uint32x4_t shifts = vdupq_n_u32(*shift);
-    for (; count > 0; count -= 4, sums += 4, out += 4) {
-      mve_pred16_t some = vctp32q((uint32_t)count);
-      tn_clamp_4(tn_requantize_4(vldrwq_z_s32(sums, some), factor, shifts), bounds, out, some);
-    }
-    return;
+  int32x4_t factors = vdupq_n_s32(*multiplier);
+  uint32x4_t shifts = vdupq_n_u32(*shift);
+  for (; count > 0; count -= 4, sums += 4, out += 4) {
+    mve_pred16_t some = vctp32q((uint32_t)count);
+    tn_store_4(vldrwq_z_s32(sums, some), factors, shifts, r, out, some);
   }
+}
 #endif
-  int32_t zero = bounds[0], low = bounds[1], high = bounds[2];
+
+static TN_APART void tn_store_each(const int32_t *sums, int32_t count, const int32_t *multiplier,
+                                   const uint8_t *shift, const tn_rounding *r, int8_t *out) {
+  int32_t zero = r->zero, low = r->low, high = r->high, step = r->step;
   const int32_t *end = sums + count;
 #if defined(TN_DSP)
   int32_t isFull = low <= -128 && high >= 127;
 #endif
   TN_ROLLED
-  for (; sums != end; ++sums, multiplier += scale_step, shift += scale_step) {
+  for (; sums != end; ++sums, multiplier += step, shift += step) {
     int64_t product = tn_product(*sums, *multiplier);
     int32_t value =
         *shift > 32 ? tn_requantize(product, *shift) : tn_requantize_seldom(product, *shift);
@@ -143,6 +149,22 @@ static TN_APART void tn_store(const int32_t *sums, int32_t count, const int32_t 
 #endif
     *out++ = tn_clamp(value + zero, low, high);
   }
+}
+
+// Sums become 8-bit numbers, one after the other. `first` is the first sum's place among the
+// multipliers.
+static inline void tn_store(const int32_t *sums, int32_t count, const int32_t *multiplier,
+                            const uint8_t *shift, int32_t first, const tn_rounding *r,
+                            int8_t *out) {
+  multiplier += first * r->step;
+  shift += first * r->step;
+#if defined(TN_MVE)
+  if (r->isFast) {
+    tn_store_fast(sums, count, multiplier, shift, r, out);
+    return;
+  }
+#endif
+  tn_store_each(sums, count, multiplier, shift, r, out);
 }
 
 #if defined(TN_DSP)

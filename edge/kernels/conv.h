@@ -29,15 +29,37 @@ typedef struct {
   int32_t ky, kx, channel;
 } tn_tap;
 
+// A convolution's arguments, and what is the same for all positions.
+typedef struct {
+  const tn_conv_shape *shape;
+  const int8_t *weights;
+  const int32_t *bias, *multiplier;
+  const uint8_t *shift;
+  int32_t depth, columns, taps; // of a group: channels, filters, and taps of each
+  int32_t isPoint;              // taps are channels of one place, inside
+  tn_rounding rounding;
+} tn_conv_layer;
+
 // The next `count` taps of a position, in the order of the weights, from `tap` on, which moves
 // behind them: where they lie in the image if they do so side by side, else in `patch`.
-static TN_APART const int8_t *tn_conv_gather(const tn_conv_shape *s, const int8_t *image,
-                                             int32_t depth, int32_t top, int32_t left, tn_tap *tap,
-                                             int32_t count, int8_t *patch) {
+static TN_APART const int8_t *tn_conv_gather(const tn_conv_layer *l, const int8_t *image,
+                                             int32_t top, int32_t left, tn_tap *tap, int32_t count,
+                                             int8_t *patch) {
+  const tn_conv_shape *s = l->shape;
   const int8_t *found = patch;
+  int32_t depth = l->depth;
   int32_t isRow = s->dilation_w == 1 && depth == s->in_c; // taps side by side are one in memory
-  int32_t kx = tap->kx, channel = tap->channel, y = top + tap->ky * s->dilation_h;
   int8_t *to = patch, *last = patch + count;
+  if (isRow && count == l->taps && top >= 0 && left >= 0 && left + s->kernel_w <= s->in_w &&
+      top + (s->kernel_h - 1) * s->dilation_h < s->in_h) { // all of them, and all inside
+    int32_t run = s->kernel_w * depth, row = s->dilation_h * s->in_w * depth;
+    const int8_t *in = image + (top * s->in_w + left) * depth;
+    for (; to != last; to += run, in += row) {
+      tn_copy(to, in, run);
+    }
+    return found;
+  }
+  int32_t kx = tap->kx, channel = tap->channel, y = top + tap->ky * s->dilation_h;
   while (to != last) {
     int32_t x = left + kx * s->dilation_w, taps = 1;
     int32_t isInside = y >= 0 && y < s->in_h && x >= 0 && x < s->in_w;
@@ -221,43 +243,44 @@ static TN_APART void tn_conv_pair(const int8_t *x, const int8_t *y, int32_t n, c
 #endif
 #endif
 
-// What the filters of one group make of neighbours in a row, at most TN_POSITIONS of them.
-static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *image, int32_t depth,
-                                       int32_t columns, const int8_t *weights, const int32_t *bias,
-                                       const int32_t *multiplier, const uint8_t *shift, int32_t top,
-                                       int32_t left, int32_t positions, int8_t *out) {
-  int32_t taps = s->kernel_h * s->kernel_w * depth;
+// What the filters of a group, from `group` on, make of neighbours in a row, at most TN_POSITIONS
+// of them.
+static TN_APART void tn_conv_positions(const tn_conv_layer *l, const int8_t *image, int32_t group,
+                                       int32_t top, int32_t left, int32_t positions, int8_t *out) {
+  const tn_conv_shape *s = l->shape;
+  positions = TN_POSITIONS == 1 ? 1 : positions;                      // which compilers see
   int32_t most = positions == 1 ? TN_POSITIONS * TN_PATCH : TN_PATCH; // taps at a time
-  int32_t bounds[3] = {s->out_zero, s->low, s->high};
+  int32_t taps = l->taps, end = group + l->columns;
   int32_t sums[TN_POSITIONS][TN_FILTERS];
   int8_t patch[TN_POSITIONS * TN_PATCH];
   const int8_t *found[TN_POSITIONS];
 #if defined(TN_DSP)
   uint32_t words[TN_PATCH];
 #endif
-  for (int32_t o = 0, filters; o < columns; o += filters) {
-    filters = columns - o < TN_FILTERS ? columns - o : TN_FILTERS;
+  for (int32_t o = group, filters; o < end; o += filters) {
+    filters = end - o < TN_FILTERS ? end - o : TN_FILTERS;
     for (int32_t p = 0; p < positions; ++p) {
       TN_ROLLED
       for (int32_t i = 0; i < filters; ++i) {
-        sums[p][i] = bias[o + i];
+        sums[p][i] = l->bias[o + i];
       }
     }
     tn_tap tap = {0, 0, 0};
     for (int32_t done = 0, n; done < taps; done += n) {
       n = taps - done < most ? taps - done : most;
-      if (o == 0 || taps > most) {
+      if (o == group || taps > most) {
         tn_tap first = tap;
         for (int32_t p = 0; p < positions; ++p) {
           tap = first;
-          found[p] = tn_conv_gather(s, image, depth, top, left + p * s->stride_w, &tap, n,
-                                    patch + p * TN_PATCH);
+          int32_t x = left + p * s->stride_w;
+          found[p] = l->isPoint ? image + (top * s->in_w + x) * s->in_c + done
+                                : tn_conv_gather(l, image, top, x, &tap, n, patch + p * TN_PATCH);
 #if defined(TN_DSP)
           tn_conv_widen(found[p], n & ~3, words + 2 * p, 2 * positions);
 #endif
         }
       }
-      const int8_t *w = weights + o * taps + done;
+      const int8_t *w = l->weights + o * taps + done;
       int32_t rest = n;
 #if defined(TN_DSP)
       tn_conv_words(words, positions, n & ~3, w, taps, filters, sums[0]);
@@ -273,8 +296,7 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
       }
     }
     for (int32_t p = 0; p < positions; ++p) {
-      tn_store(sums[p], filters, multiplier + o * s->scale_step, shift + o * s->scale_step,
-               s->scale_step, bounds, out + p * s->out_c + o);
+      tn_store(sums[p], filters, l->multiplier, l->shift, o, &l->rounding, out + p * s->out_c + o);
     }
   }
 }
@@ -282,22 +304,25 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
 static void tn_conv(const tn_conv_shape *s, const int8_t *in, const int8_t *weights,
                     const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
                     int8_t *out) {
-  int32_t depth = s->in_c, columns = s->out_c;
+  tn_conv_layer l = {s, weights, bias, multiplier, shift, s->in_c, s->out_c, 0, 0, {0, 0, 0, 0, 0}};
   if (s->groups != 1) {
-    depth = (int32_t)tn_quotient((uint32_t)depth, (uint32_t)s->groups);
-    columns = (int32_t)tn_quotient((uint32_t)columns, (uint32_t)s->groups);
+    l.depth = (int32_t)tn_quotient((uint32_t)s->in_c, (uint32_t)s->groups);
+    l.columns = (int32_t)tn_quotient((uint32_t)s->out_c, (uint32_t)s->groups);
   }
-  int32_t taps = s->kernel_h * s->kernel_w * depth;
+  l.taps = s->kernel_h * s->kernel_w * l.depth;
+  l.isPoint = s->kernel_h == 1 && s->kernel_w == 1 && s->pad_h == 0 && s->pad_w == 0 &&
+              (s->out_h - 1) * s->stride_h < s->in_h && (s->out_w - 1) * s->stride_w < s->in_w;
+  l.rounding = tn_rounding_of(s->out_zero, s->low, s->high, s->scale_step, shift, s->out_c);
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
     for (int32_t y = 0; y < s->out_h; ++y) {
-      for (int32_t x = 0, positions; x < s->out_w; x += positions, out += positions * s->out_c) {
+      int32_t top = y * s->stride_h - s->pad_h, left = -s->pad_w;
+      for (int32_t x = 0, positions; x < s->out_w; x += positions) {
         positions = TN_POSITIONS < s->out_w - x ? TN_POSITIONS : s->out_w - x;
         for (int32_t g = 0; g < s->groups; ++g) {
-          int32_t first = g * columns, scale = first * s->scale_step;
-          tn_conv_positions(s, in + g * depth, depth, columns, weights + first * taps, bias + first,
-                            multiplier + scale, shift + scale, y * s->stride_h - s->pad_h,
-                            x * s->stride_w - s->pad_w, positions, out + first);
+          tn_conv_positions(&l, in + g * l.depth, g * l.columns, top, left, positions, out);
         }
+        left += positions * s->stride_w;
+        out += positions * s->out_c;
       }
     }
   }

@@ -63,6 +63,15 @@ static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, int32_t top,
   }
 }
 
+#if defined(TN_MVE)
+// Sums of even channels, and of odd ones.
+static inline int32x4x2_t tn_depthwise_side(int32x4x2_t sums, int16x8_t x, int16x8_t w) {
+  sums.val[0] = vaddq_s32(sums.val[0], vmullbq_int_s16(x, w));
+  sums.val[1] = vaddq_s32(sums.val[1], vmulltq_int_s16(x, w));
+  return sums;
+}
+#endif
+
 // The sums of TN_SIDE channels, and again of the next, `sides` times.
 static TN_APART void tn_depthwise_sums(const tn_depthwise_taps *taps, int32_t count, int32_t zero,
                                        const int8_t *channels, const int8_t *filter, int32_t sides,
@@ -72,19 +81,31 @@ static TN_APART void tn_depthwise_sums(const tn_depthwise_taps *taps, int32_t co
   for (; sides > 0; --sides, channels += TN_SIDE, filter += TN_SIDE, sums += TN_SIDE) {
     const int32_t *place = taps->places;
 #if defined(TN_MVE)
-    int32x4x2_t all = vld2q_s32(sums); // those of even channels, and of odd ones
+    int32_t two = sides > 1; // at once
+    int32x4x2_t all = vld2q_s32(sums), next = vld2q_s32(sums + two * TN_SIDE);
+    if (two) {
+      for (; place != last; place += 2) {
+        const int8_t *x = channels + place[0], *w = filter + place[1];
+        all = tn_depthwise_side(all, vldrbq_s16(x), vldrbq_s16(w));
+        next = tn_depthwise_side(next, vldrbq_s16(x + TN_SIDE), vldrbq_s16(w + TN_SIDE));
+      }
+    }
     for (; place != last; place += 2) {
-      int16x8_t x = vldrbq_s16(channels + place[0]), w = vldrbq_s16(filter + place[1]);
-      all.val[0] = vaddq_s32(all.val[0], vmullbq_int_s16(x, w));
-      all.val[1] = vaddq_s32(all.val[1], vmulltq_int_s16(x, w));
+      all = tn_depthwise_side(all, vldrbq_s16(channels + place[0]), vldrbq_s16(filter + place[1]));
     }
     int16x8_t x = vdupq_n_s16((int16_t)zero);
     for (place = padded; place != rest; ++place) {
-      int16x8_t w = vldrbq_s16(filter + *place);
-      all.val[0] = vaddq_s32(all.val[0], vmullbq_int_s16(x, w));
-      all.val[1] = vaddq_s32(all.val[1], vmulltq_int_s16(x, w));
+      const int8_t *w = filter + *place;
+      all = tn_depthwise_side(all, x, vldrbq_s16(w));
+      next = tn_depthwise_side(next, x, vldrbq_s16(w + two * TN_SIDE));
     }
+    vst2q_s32(sums + two * TN_SIDE,
+              next); // the same place where there is one, so the first is last
     vst2q_s32(sums, all);
+    sides -= two;
+    channels += two * TN_SIDE;
+    filter += two * TN_SIDE;
+    sums += two * TN_SIDE;
 #else
     int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     TN_ROLLED
@@ -119,45 +140,55 @@ static TN_APART void tn_depthwise_sums(const tn_depthwise_taps *taps, int32_t co
   }
 }
 
+// A depthwise convolution's arguments, and what is the same for all positions.
+typedef struct {
+  const tn_depthwise_shape *shape;
+  const int8_t *weights;
+  const int32_t *bias, *multiplier;
+  const uint8_t *shift;
+  int32_t filters; // of a channel
+  tn_rounding rounding;
+} tn_depthwise_layer;
+
 // One position, whose taps have moved. Without `taps` they are looked for filter by filter.
-static TN_APART void tn_depthwise_position(const tn_depthwise_shape *s,
+static TN_APART void tn_depthwise_position(const tn_depthwise_layer *l,
                                            const tn_depthwise_taps *taps, int32_t moved,
-                                           const int8_t *in, const int8_t *weights,
-                                           const int32_t *bias, const int32_t *multiplier,
-                                           const uint8_t *shift, int32_t filters, int32_t top,
-                                           int32_t left, int8_t *out) {
-  int32_t bounds[3] = {s->out_zero, s->low, s->high}, sums[TN_CHANNELS], used = 0;
+                                           const int8_t *in, int32_t top, int32_t left,
+                                           int8_t *out) {
+  const tn_depthwise_shape *s = l->shape;
+  int32_t sums[TN_CHANNELS], used = 0;
   for (int32_t o = 0, count, i; o < s->out_c; o += count) {
     count = s->out_c - o < TN_CHANNELS ? s->out_c - o : TN_CHANNELS;
     TN_ROLLED
     for (i = 0; i < count; ++i) {
-      sums[i] = bias[o + i];
+      sums[i] = l->bias[o + i];
     }
     i = 0;
     if (taps) {
       i = count & ~(TN_SIDE - 1);
-      tn_depthwise_sums(taps, s->kernel_h * s->kernel_w, s->in_zero, in + moved, weights + o,
+      tn_depthwise_sums(taps, s->kernel_h * s->kernel_w, s->in_zero, in + moved, l->weights + o,
                         count / TN_SIDE, sums);
       in += i;
     }
     TN_ROLLED
     for (; i < count; ++i) {
-      sums[i] += tn_depthwise_sum(s, in, weights + o + i, top, left);
-      if (++used == filters) {
+      sums[i] += tn_depthwise_sum(s, in, l->weights + o + i, top, left);
+      if (++used == l->filters) {
         used = 0;
         ++in;
       }
     }
-    tn_store(sums, count, multiplier + o * s->scale_step, shift + o * s->scale_step, s->scale_step,
-             bounds, out + o);
+    tn_store(sums, count, l->multiplier, l->shift, o, &l->rounding, out + o);
   }
 }
 
 static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const int8_t *weights,
                          const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
                          int8_t *out) {
-  int32_t filters = (int32_t)tn_quotient((uint32_t)s->out_c, (uint32_t)s->in_c);
-  int32_t isSide = filters == 1 && s->kernel_h * s->kernel_w <= TN_TAPS;
+  tn_depthwise_layer l = {s, weights, bias, multiplier, shift, 0, {0, 0, 0, 0, 0}};
+  l.filters = (int32_t)tn_quotient((uint32_t)s->out_c, (uint32_t)s->in_c);
+  l.rounding = tn_rounding_of(s->out_zero, s->low, s->high, s->scale_step, shift, s->out_c);
+  int32_t isSide = l.filters == 1 && s->kernel_h * s->kernel_w <= TN_TAPS;
   int32_t reach = (s->kernel_w - 1) * s->dilation_w;
   tn_depthwise_taps taps;
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
@@ -170,8 +201,7 @@ static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const in
           tn_depthwise_find(s, top, left, &taps);
           found = left;
         }
-        tn_depthwise_position(s, isSide ? &taps : 0, (left - found) * s->in_c, in, weights, bias,
-                              multiplier, shift, filters, top, left, out);
+        tn_depthwise_position(&l, isSide ? &taps : 0, (left - found) * s->in_c, in, top, left, out);
       }
     }
   }
