@@ -17,7 +17,7 @@ EMULATORS = HERE.parents[1] / ".qemu"
 Core = collections.namedtuple("Core", "flags qemu machine flash ram")
 
 
-def cortex(triple, cpu, machine, flash=(0, "1024K"), ram=(0x20000000, "128K"), flags=()):
+def cortex(triple, cpu, machine, flash=(0, "4096K"), ram=(0x20000000, "2048K"), flags=()):
     flags = [f"--target={triple}-none-eabi", f"-mcpu={cpu}", *flags]
     return Core(flags, "qemu-system-arm", ["-M", machine, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel"], flash, ram)
 
@@ -31,8 +31,8 @@ CORES = {
     "cortex-m0": cortex("thumbv6m", "cortex-m0", "microbit", (0, "256K"), (0x20000000, "16K")),
     "cortex-m0-large": cortex("thumbv6m", "cortex-m0", "mps2-an385"),
     "cortex-m4": cortex("thumbv7em", "cortex-m4", "mps2-an386", flags=["-mfloat-abi=soft"]),
-    "cortex-m33": cortex("thumbv8m.main", "cortex-m33", "mps2-an505", (0x10000000, "1024K"), (0x38000000, "128K"), ["-mfloat-abi=hard"]),
-    "cortex-m55": cortex("thumbv8.1m.main", "cortex-m55", "mps3-an547", (0, "512K"), (0x20000000, "128K"), ["-mfloat-abi=hard"]),
+    "cortex-m33": cortex("thumbv8m.main", "cortex-m33", "mps2-an505", (0x10000000, "4096K"), (0x38000000, "2048K"), ["-mfloat-abi=hard"]),
+    "cortex-m55": cortex("thumbv8.1m.main", "cortex-m55", "mps3-an547", (0, "512K"), (0x20000000, "512K"), ["-mfloat-abi=hard"]),
     "rv32imac": linux("riscv32-unknown-elf", ["-march=rv32imac", "-mabi=ilp32", "-mcmodel=medany"], "qemu-riscv32", "rv32"),
     "rv64": linux("riscv64-unknown-elf", ["-march=rv64gc", "-mabi=lp64d", "-mcmodel=medany"], "qemu-riscv64", "rv64"),
     "aarch64": linux("aarch64-linux-gnu", [], "qemu-aarch64", "cortex-a53"),

@@ -1,5 +1,5 @@
-"""Small quantized models for tests: random ones of the class that `--target c` has kernels for, and two with the layers of MLPerf Tiny's keyword spotting and
-anomaly detection. Seeded; scales keep the numbers of each layer in range, and no model is trained.
+"""Small quantized models for tests: random ones of the class that `--target c` has kernels for, two with the layers of MLPerf Tiny's keyword spotting and
+anomaly detection, and a MobileNetV2. Seeded; scales keep the numbers of each layer in range, and no model is trained.
 """
 
 import math
@@ -13,7 +13,8 @@ OPSET = 17
 class Net:
     """A graph under construction. A value is (name of floats, shape, scale)."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, is_deep=False):
+        self.is_deep = is_deep  # numbers of a layer are about as large as those of the one before
         self.random = np.random.default_rng(seed)
         self.nodes, self.constants, self.names = [], [], 0
 
@@ -43,6 +44,8 @@ class Net:
         columns = shape[axis]
         per_channel = self.random.random() < 0.6
         scale = self.random.uniform(0.004, 0.02, columns if per_channel else 1).astype(np.float32)
+        if self.is_deep:
+            scale /= np.float32(math.sqrt(math.prod(shape) / columns))
         if self.random.random() < 0.2 and not per_channel:
             numbers, zero = self.random.integers(0, 256, shape).astype(np.uint8), np.uint8(128)
         else:
@@ -213,3 +216,27 @@ def anomaly_detection():
     for outputs in (128, 128, 128, 128, 8, 128, 128, 128, 128):
         x = net.dense(x, outputs, 1, zero=-128)
     return net.model((1, 640), net.dense(x, 640, 0))
+
+
+def mobilenet_v2():
+    """The layers of MobileNetV2, a width of 0.35 over pictures of 96 by 96."""
+
+    def width(channels):
+        made = max(8, int(channels * 0.35 + 4) // 8 * 8)
+        return made + 8 if made < 0.9 * channels * 0.35 else made
+
+    net = Net(3, is_deep=True)
+    shape = (1, 3, 96, 96)
+    x = net.conv(net.quantize("x", shape, 0.05), width(32), (3, 3), (2, 2), (0, 0, 1, 1), activation=2)
+    for expansion, channels, count, stride in [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]:
+        for i in range(count):
+            before, hidden, strides = x, expansion * x[1][1], (stride, stride) if i == 0 else (1, 1)
+            x = net.conv(x, hidden, (1, 1), activation=2) if expansion > 1 else x
+            x = net.conv(x, hidden, (3, 3), strides, (0, 0, 1, 1) if strides == (2, 2) else (1, 1, 1, 1), groups=hidden, activation=2)
+            x = net.conv(x, width(channels), (1, 1), activation=0)
+            if before[1] == x[1]:
+                x = net.quantize(net.node("Add", [before[0], x[0]]), x[1], max(before[2], x[2]))
+    x = net.conv(x, 1280, (1, 1), activation=2)
+    x = net.quantize(net.node("GlobalAveragePool", [x[0]]), (1, 1280, 1, 1), x[2] / 2)
+    x = net.dense((net.node("Flatten", [x[0]]), (1, 1280), x[2]), 1000, 0)
+    return net.model(shape, (net.node("Softmax", [x[0]], axis=-1), x[1], 0))
