@@ -15,11 +15,11 @@
 
 // Inner loops have functions of their own and are not unrolled: Cortex-M has 14 registers.
 #if defined(__clang__)
-#define TN_APART __attribute__((noinline))
+#define TN_APART __attribute__((noinline, unused))
 #define TN_BARRIER __asm__ volatile("" ::: "memory");
 #define TN_ROLLED _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
-#define TN_APART __attribute__((noinline))
+#define TN_APART __attribute__((noinline, unused))
 #define TN_BARRIER __asm__ volatile("" ::: "memory");
 #define TN_ROLLED _Pragma("GCC unroll 1")
 #else
@@ -86,8 +86,8 @@ typedef struct {
 static TN_APART tn_rounding tn_rounding_of(int32_t zero, int32_t low, int32_t high, int32_t step,
                                            const uint8_t *shift, int32_t count) {
   tn_rounding made = {zero, low, high, step, 0};
-  int32_t least = 255;
 #if defined(TN_MVE) && !defined(TN_ROUND_TWICE)
+  int32_t least = 255;
   TN_ROLLED
   for (int32_t i = 0; i < (step ? count : 1); ++i) {
     least = shift[i] < least ? shift[i] : least;
@@ -96,7 +96,6 @@ static TN_APART tn_rounding tn_rounding_of(int32_t zero, int32_t low, int32_t hi
 #else
   (void)shift;
   (void)count;
-  (void)least;
 #endif
   return made;
 }
