@@ -6,8 +6,38 @@
 #include "support/text/Text.h"
 
 namespace tenon::pipeline {
+namespace {
 
-Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name) {
+using codegen::edge::Program;
+
+/// The fastest plan that fits: whole tensors, or else rows.
+Result<Program> planFor(Program program, const BoardPlan &plan, CompiledToC &result) {
+  codegen::edge::planArena(program);
+  result.wholeBytes = program.arenaBytes;
+  bool fits = plan.ram == 0 || static_cast<uint64_t>(program.arenaBytes) <= plan.ram;
+  if (fits && !plan.isByRows && !plan.isInputByRows) {
+    return program;
+  }
+  std::optional<Program> awaited = codegen::edge::planRows(program, true);
+  result.inputRowBytes = awaited ? awaited->arenaBytes : 0;
+  if (plan.isInputByRows) {
+    if (!awaited) {
+      return Status::error(ErrorId::BadArgument,
+                           "--input-rows needs a model with one input that layers read row by row",
+                           "leave it out");
+    }
+    return *std::move(awaited);
+  }
+  std::optional<Program> rows = codegen::edge::planRows(program, false);
+  bool isSmaller = rows && rows->arenaBytes < program.arenaBytes;
+  result.leastBytes = isSmaller ? rows->arenaBytes : program.arenaBytes;
+  return isSmaller ? *std::move(rows) : std::move(program);
+}
+
+} // namespace
+
+Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name,
+                               const BoardPlan &plan) {
   CompileOptions upToOptimize = options;
   upToOptimize.stopAfter = Phase::Optimize;
   upToOptimize.output.clear();
@@ -23,11 +53,12 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   CompiledToC result;
   result.gaps = std::move(lowered.gaps);
   if (result.gaps.empty()) {
-    codegen::edge::planArena(lowered.program);
-    result.folder = codegen::edge::printFolder(lowered.program, name);
-    result.arenaBytes = lowered.program.arenaBytes;
-    result.layers = lowered.program.calls.size();
-    result.peakNodes = std::move(lowered.program.peakNodes);
+    TENON_ASSIGN(codegen::edge::Program planned, planFor(std::move(lowered.program), plan, result));
+    result.folder = codegen::edge::printFolder(planned, name);
+    result.arenaBytes = planned.arenaBytes;
+    result.layers = planned.calls.size();
+    result.isByRows = !planned.steps.empty();
+    result.peakNodes = std::move(planned.peakNodes);
   }
   return result;
 }

@@ -124,7 +124,7 @@ static inline void tn_conv_padding(const tn_conv_shape *s, const int8_t *v, cons
 }
 
 // One position by two filters, any of whose taps may lie outside.
-static TN_APART void tn_conv_border(const tn_conv_shape *s, const int8_t *image, const int8_t *v,
+static TN_APART void tn_conv_border(const tn_conv_shape *s, const tn_rows *image, const int8_t *v,
                                     const int8_t *w, int32_t depth, int32_t top, int32_t left,
                                     int32_t *sums) {
   // Taps side by side are one row in memory.
@@ -137,7 +137,7 @@ static TN_APART void tn_conv_border(const tn_conv_shape *s, const int8_t *image,
         if (isRow) {
           taps = s->kernel_w - kx < s->in_w - x ? s->kernel_w - kx : s->in_w - x;
         }
-        tn_dot_1x2(image + (y * s->in_w + x) * s->in_c, v, w, taps * depth, sums);
+        tn_dot_1x2(image->bytes + tn_row(image, y) + x * s->in_c, v, w, taps * depth, sums);
       } else {
         tn_conv_padding(s, v, w, depth, sums);
       }
@@ -149,13 +149,13 @@ static TN_APART void tn_conv_border(const tn_conv_shape *s, const int8_t *image,
 }
 
 // Two neighbours by two filters, whose taps lie in rows that are inside from left to right.
-static TN_APART void tn_conv_inside(const tn_conv_shape *s, const int8_t *image, const int8_t *v,
+static TN_APART void tn_conv_inside(const tn_conv_shape *s, const tn_rows *image, const int8_t *v,
                                     const int8_t *w, int32_t top, int32_t left, int32_t *sums) {
   int32_t row = s->kernel_w * s->in_c, step = s->stride_w * s->in_c;
   for (int32_t ky = 0; ky < s->kernel_h; ++ky, v += row, w += row) {
     int32_t y = top + ky * s->dilation_h;
     if (y >= 0 && y < s->in_h) {
-      const int8_t *in = image + (y * s->in_w + left) * s->in_c;
+      const int8_t *in = image->bytes + tn_row(image, y) + left * s->in_c;
       tn_dot_2x2(in, in + step, v, w, row, sums);
     } else {
       tn_conv_padding(s, v, w, row, sums);
@@ -176,14 +176,14 @@ static TN_APART void tn_conv_store(const int32_t *sums, int32_t positions, int32
 }
 
 // What the taps of a position read, in the order of the weights.
-static TN_APART void tn_conv_gather(const tn_conv_shape *s, const int8_t *image, int32_t depth,
+static TN_APART void tn_conv_gather(const tn_conv_shape *s, const tn_rows *image, int32_t depth,
                                     int32_t top, int32_t left, int8_t *patch) {
   for (int32_t ky = 0; ky < s->kernel_h; ++ky) {
     int32_t y = top + ky * s->dilation_h;
     for (int32_t kx = 0; kx < s->kernel_w; ++kx) {
       int32_t x = left + kx * s->dilation_w;
       int32_t isInside = y >= 0 && y < s->in_h && x >= 0 && x < s->in_w;
-      const int8_t *in = image + (isInside ? (y * s->in_w + x) * s->in_c : 0);
+      const int8_t *in = image->bytes + (isInside ? tn_row(image, y) + x * s->in_c : 0);
       for (int32_t i = 0; i < depth; ++i) {
         *patch++ = isInside ? in[i] : (int8_t)s->in_zero;
       }
@@ -194,7 +194,7 @@ static TN_APART void tn_conv_gather(const tn_conv_shape *s, const int8_t *image,
 #define TN_PATCH 64
 
 // Up to two neighbours in a row, of one group.
-static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *image,
+static TN_APART void tn_conv_positions(const tn_conv_shape *s, const tn_rows *image,
                                        const int8_t *weights, const int32_t *bias,
                                        const int32_t *multiplier, const uint8_t *shift, int32_t top,
                                        int32_t left, int32_t positions, int8_t *out) {
@@ -207,7 +207,7 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
   int8_t patch[2][TN_PATCH];
   const int8_t *first = patch[0], *second = patch[1];
   if (isPoint) {
-    first = image + (top * s->in_w + left) * s->in_c;
+    first = image->bytes + tn_row(image, top) + left * s->in_c;
     second = first + (positions - 1) * s->stride_w * s->in_c;
   } else if (isGathered) {
     for (int32_t p = 0; p < positions; ++p) {
@@ -241,21 +241,25 @@ static TN_APART void tn_conv_positions(const tn_conv_shape *s, const int8_t *ima
   }
 }
 
-static void tn_conv(const tn_conv_shape *s, const int8_t *in, const int8_t *weights,
-                    const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
-                    int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_conv(const tn_conv_shape *s, int32_t begin, int32_t end, const int8_t *in,
+                    const uint16_t *places, const int8_t *weights, const int32_t *bias,
+                    const int32_t *multiplier, const uint8_t *shift, int8_t *out) {
   int32_t depth = s->in_c / s->groups, columns = s->out_c / s->groups;
   int32_t taps = s->kernel_h * s->kernel_w * depth;
   int32_t most = s->groups == 1 && s->dilation_w == 1 ? 2 : 1;
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
-    for (int32_t y = 0; y < s->out_h; ++y) {
+    tn_rows image = {in, places, s->in_w * s->in_c};
+    for (int32_t y = begin; y < end; ++y) {
       for (int32_t x = 0, positions; x < s->out_w; x += positions, out += positions * s->out_c) {
         positions = most < s->out_w - x ? most : s->out_w - x;
         for (int32_t g = 0; g < s->groups; ++g) {
           int32_t first = g * columns, scale = first * s->scale_step;
-          tn_conv_positions(s, in + g * depth, weights + first * taps, bias + first,
-                            multiplier + scale, shift + scale, y * s->stride_h - s->pad_h,
-                            x * s->stride_w - s->pad_w, positions, out + first);
+          image.bytes = in + g * depth;
+          tn_conv_positions(s, &image, weights + first * taps, bias + first, multiplier + scale,
+                            shift + scale, y * s->stride_h - s->pad_h, x * s->stride_w - s->pad_w,
+                            positions, out + first);
         }
       }
     }

@@ -14,7 +14,7 @@ typedef struct {
 } tn_depthwise_shape;
 
 // One filter.
-static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const int8_t *channel,
+static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const tn_rows *image, int32_t channel,
                                 const int8_t *filter, int32_t top, int32_t left) {
   int32_t sum = 0;
   for (int32_t ky = 0; ky < s->kernel_h; ++ky) {
@@ -22,7 +22,8 @@ static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const int8_t *chann
     for (int32_t kx = 0; kx < s->kernel_w; ++kx, filter += s->out_c) {
       int32_t x = left + kx * s->dilation_w;
       int isInside = y >= 0 && y < s->in_h && x >= 0 && x < s->in_w;
-      sum += *filter * (isInside ? channel[(y * s->in_w + x) * s->in_c] : s->in_zero);
+      const int8_t *in = image->bytes + channel;
+      sum += *filter * (isInside ? in[tn_row(image, y) + x * s->in_c] : s->in_zero);
     }
   }
   return sum;
@@ -37,8 +38,8 @@ typedef struct {
   int32_t places[2 * TN_TAPS];
 } tn_depthwise_taps;
 
-static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, int32_t top, int32_t left,
-                                       tn_depthwise_taps *taps) {
+static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, const tn_rows *image,
+                                       int32_t top, int32_t left, tn_depthwise_taps *taps) {
   int32_t *end = taps->places + 2 * s->kernel_h * s->kernel_w, filter = 0;
   taps->inside = taps->outside = 0;
   for (int32_t ky = 0; ky < s->kernel_h; ++ky) {
@@ -46,7 +47,7 @@ static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, int32_t top,
     for (int32_t kx = 0; kx < s->kernel_w; ++kx, filter += s->out_c) {
       int32_t x = left + kx * s->dilation_w;
       if (y >= 0 && y < s->in_h && x >= 0 && x < s->in_w) {
-        taps->places[2 * taps->inside] = (y * s->in_w + x) * s->in_c;
+        taps->places[2 * taps->inside] = tn_row(image, y) + x * s->in_c;
         taps->places[2 * taps->inside++ + 1] = filter;
       } else {
         *--end = filter;
@@ -96,19 +97,22 @@ static TN_APART void tn_depthwise_sums(const tn_depthwise_taps *taps, int32_t co
   sums[3] = d;
 }
 
-static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const int8_t *weights,
-                         const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
-                         int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_depthwise(const tn_depthwise_shape *s, int32_t begin, int32_t end, const int8_t *in,
+                         const uint16_t *places, const int8_t *weights, const int32_t *bias,
+                         const int32_t *multiplier, const uint8_t *shift, int8_t *out) {
   int32_t filters = s->out_c / s->in_c, kernel = s->kernel_h * s->kernel_w;
   int32_t most = filters == 1 && kernel <= TN_TAPS ? 4 : 1;
   int32_t scale_step = s->scale_step, bounds[3] = {s->out_zero, s->low, s->high};
   tn_depthwise_taps taps;
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
-    for (int32_t y = 0; y < s->out_h; ++y) {
+    tn_rows image = {in, places, s->in_w * s->in_c};
+    for (int32_t y = begin; y < end; ++y) {
       for (int32_t x = 0; x < s->out_w; ++x) {
         int32_t top = y * s->stride_h - s->pad_h, left = x * s->stride_w - s->pad_w;
         if (most == 4) {
-          tn_depthwise_find(s, top, left, &taps);
+          tn_depthwise_find(s, &image, top, left, &taps);
         }
         for (int32_t o = 0, count; o < s->out_c; o += count, out += count) {
           count = o + most <= s->out_c ? most : 1;
@@ -119,7 +123,7 @@ static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const in
             sums[3] = bias[o + 3];
             tn_depthwise_sums(&taps, kernel, s->in_zero, in + o, weights + o, sums);
           } else {
-            sums[0] += tn_depthwise_sum(s, in + o / filters, weights + o, top, left);
+            sums[0] += tn_depthwise_sum(s, &image, o / filters, weights + o, top, left);
           }
           tn_store(sums, count, multiplier + o * scale_step, shift + o * scale_step, scale_step,
                    bounds, out);

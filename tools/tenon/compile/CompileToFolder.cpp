@@ -59,6 +59,10 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
   return made;
 }
 
+pipeline::BoardPlan planOf(const BoardRequest &board) {
+  return {board.ram, board.isByRows, board.isInputByRows};
+}
+
 Status checkLimits(const std::string &model, const BoardRequest &board,
                    const pipeline::CompiledToC &compiled) {
   uint64_t arena = static_cast<uint64_t>(compiled.arenaBytes);
@@ -106,7 +110,7 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardReque
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
-  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier));
+  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, planOf(board)));
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }

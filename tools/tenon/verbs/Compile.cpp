@@ -131,7 +131,8 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
     return compileForBoard(request, board, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
+    return Status::error(ErrorId::BadArgument,
+                         "--name, --ram, --flash, --rows and --input-rows are for --target c",
                          "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
@@ -168,6 +169,10 @@ Action declareCompile(CLI::App &command) {
            "For --target c: refuse a larger arena (64KiB)");
   addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
            "For --target c: refuse more bytes of constants (256KiB)");
+  command.add_flag("--rows", board->isByRows,
+                   "For --target c: the smallest arena, row by row, even where --ram holds more");
+  command.add_flag("--input-rows", board->isInputByRows,
+                   "For --target c: the input comes row by row and is never whole in memory");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
