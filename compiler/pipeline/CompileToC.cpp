@@ -12,6 +12,9 @@ using codegen::edge::Program;
 
 /// The fastest plan that fits: whole tensors, or else rows.
 Result<Program> planFor(Program program, const BoardPlan &plan, CompiledToC &result) {
+  if (plan.isChannelsLast) {
+    codegen::edge::takeChannelsLast(program);
+  }
   codegen::edge::planArena(program);
   result.wholeBytes = program.arenaBytes;
   bool fits = plan.ram == 0 || static_cast<uint64_t>(program.arenaBytes) <= plan.ram;
@@ -24,7 +27,7 @@ Result<Program> planFor(Program program, const BoardPlan &plan, CompiledToC &res
     if (!awaited) {
       return Status::error(ErrorId::BadArgument,
                            "--input-rows needs a model with one input that layers read row by row",
-                           "leave it out");
+                           "leave it out, or give --layout nhwc if the model has channels first");
     }
     return *std::move(awaited);
   }

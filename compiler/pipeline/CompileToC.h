@@ -22,9 +22,10 @@ struct CompiledToC {
 
 /// How the arena is laid out.
 struct BoardPlan {
-  uint64_t ram = 0;           ///< more bytes than these are avoided by rows; 0 for no limit
-  bool isByRows = false;      ///< in any case
-  bool isInputByRows = false; ///< the input is given row by row
+  uint64_t ram = 0;            ///< more bytes than these are avoided by rows; 0 for no limit
+  bool isByRows = false;       ///< in any case
+  bool isInputByRows = false;  ///< the input is given row by row
+  bool isChannelsLast = false; ///< pictures that come in are [n, h, w, c]
   bool operator==(const BoardPlan &) const = default;
 };
 

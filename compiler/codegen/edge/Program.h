@@ -133,6 +133,9 @@ struct Gap {
   std::string why, workaround;
 };
 
+/// Pictures come in as [n, h, w, c] where the model has [n, c, h, w] and its first call turns them.
+void takeChannelsLast(Program &program);
+
 /// Gives each tensor its place, so that the arena is small, and finds the peak.
 void planArena(Program &program);
 

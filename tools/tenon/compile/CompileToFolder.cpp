@@ -60,7 +60,7 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
 }
 
 pipeline::BoardPlan planOf(const BoardRequest &board) {
-  return {board.ram, board.isByRows, board.isInputByRows};
+  return {board.ram, board.isByRows, board.isInputByRows, board.layout == "nhwc"};
 }
 
 Status checkLimits(const std::string &model, const BoardRequest &board,

@@ -21,11 +21,12 @@ struct CompiledFolder {
 
 /// What only `--target c` is asked.
 struct BoardRequest {
-  std::string name;           ///< begins the names in C; empty for that of the model's file
-  uint64_t ram = 0;           ///< the arena has at most so many bytes; 0 for no limit
-  uint64_t flash = 0;         ///< the same for the constants
-  bool isByRows = false;      ///< rows even where whole tensors fit
-  bool isInputByRows = false; ///< the input is given row by row
+  std::string name;             ///< begins the names in C; empty for that of the model's file
+  uint64_t ram = 0;             ///< the arena has at most so many bytes; 0 for no limit
+  uint64_t flash = 0;           ///< the same for the constants
+  bool isByRows = false;        ///< rows even where whole tensors fit
+  bool isInputByRows = false;   ///< the input is given row by row
+  std::string layout = "model"; ///< of pictures that come in: the model's, or nhwc
 
   bool operator==(const BoardRequest &) const = default;
 };

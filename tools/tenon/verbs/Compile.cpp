@@ -131,9 +131,10 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
     return compileForBoard(request, board, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument,
-                         "--name, --ram, --flash, --rows and --input-rows are for --target c",
-                         "leave them out");
+    return Status::error(
+        ErrorId::BadArgument,
+        "--name, --ram, --flash, --rows, --input-rows and --layout are for --target c",
+        "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
@@ -173,6 +174,9 @@ Action declareCompile(CLI::App &command) {
                    "For --target c: the smallest arena, row by row, even where --ram holds more");
   command.add_flag("--input-rows", board->isInputByRows,
                    "For --target c: the input comes row by row and is never whole in memory");
+  addChoice(command, "--layout", board->layout, {"model", "nhwc"},
+            "For --target c: pictures come in as the model has them, or with channels last, which "
+            "saves turning them and goes by rows");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
