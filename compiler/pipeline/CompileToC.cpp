@@ -10,31 +10,61 @@ namespace {
 
 using codegen::edge::Program;
 
-/// The fastest plan that fits: whole tensors, or else rows.
-Result<Program> planFor(Program program, const BoardPlan &plan, CompiledToC &result) {
+/// The fastest plan that fits, whole tensors or else rows, or the smallest one. None where the
+/// input cannot come by rows.
+std::optional<Program> planOnce(Program program, const BoardPlan &plan) {
   if (plan.isChannelsLast) {
     codegen::edge::takeChannelsLast(program);
   }
   codegen::edge::planArena(program);
-  result.wholeBytes = program.arenaBytes;
-  bool fits = plan.ram == 0 || static_cast<uint64_t>(program.arenaBytes) <= plan.ram;
-  if (fits && !plan.isByRows && !plan.isInputByRows) {
-    return program;
-  }
-  std::optional<Program> awaited = codegen::edge::planRows(program, true);
-  result.inputRowBytes = awaited ? awaited->arenaBytes : 0;
   if (plan.isInputByRows) {
-    if (!awaited) {
-      return Status::error(ErrorId::BadArgument,
-                           "--input-rows needs a model with one input that layers read row by row",
-                           "leave it out, or give --layout nhwc if the model has channels first");
-    }
-    return *std::move(awaited);
+    return codegen::edge::planRows(program, true);
+  }
+  bool fits = plan.ram == 0 || static_cast<uint64_t>(program.arenaBytes) <= plan.ram;
+  if (fits && !plan.isByRows) {
+    return program;
   }
   std::optional<Program> rows = codegen::edge::planRows(program, false);
   bool isSmaller = rows && rows->arenaBytes < program.arenaBytes;
-  result.leastBytes = isSmaller ? rows->arenaBytes : program.arenaBytes;
-  return isSmaller ? *std::move(rows) : std::move(program);
+  return isSmaller ? std::move(rows) : std::optional(std::move(program));
+}
+
+std::vector<BoardChoice> choicesBeside(const Program &program, const BoardPlan &plan,
+                                       int64_t arenaBytes) {
+  std::vector<BoardChoice> choices;
+  for (bool isChannelsLast : {false, true}) {
+    for (bool isInputByRows : {false, true}) {
+      BoardPlan other = plan;
+      other.isByRows = true;
+      other.isChannelsLast = plan.isChannelsLast || isChannelsLast;
+      other.isInputByRows = plan.isInputByRows || isInputByRows;
+      bool isKnown =
+          (isChannelsLast && plan.isChannelsLast) || (isInputByRows && plan.isInputByRows);
+      std::optional<Program> made = isKnown ? std::nullopt : planOnce(program, other);
+      int64_t least = choices.empty() ? arenaBytes : choices.back().arenaBytes;
+      if (!made || made->arenaBytes >= least) {
+        continue;
+      }
+      std::string flags = isInputByRows ? " --input-rows" : plan.isInputByRows ? "" : " --rows";
+      flags = (isChannelsLast ? " --layout nhwc" : "") + flags;
+      choices.push_back({flags.substr(1), made->arenaBytes, codegen::edge::rowTableBytes(*made)});
+    }
+  }
+  return choices;
+}
+
+Result<Program> planFor(const Program &program, const BoardPlan &plan, CompiledToC &result) {
+  std::optional<Program> planned = planOnce(program, plan);
+  if (!planned) {
+    return Status::error(ErrorId::BadArgument,
+                         "--input-rows needs a model with one input that layers read row by row",
+                         "leave it out, or give --layout nhwc where the model has channels first");
+  }
+  bool isLarge = plan.ram > 0 && static_cast<uint64_t>(planned->arenaBytes) > plan.ram;
+  if (isLarge || plan.wantsChoices) {
+    result.choices = choicesBeside(program, plan, planned->arenaBytes);
+  }
+  return *std::move(planned);
 }
 
 } // namespace
@@ -56,7 +86,7 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   CompiledToC result;
   result.gaps = std::move(lowered.gaps);
   if (result.gaps.empty()) {
-    TENON_ASSIGN(codegen::edge::Program planned, planFor(std::move(lowered.program), plan, result));
+    TENON_ASSIGN(codegen::edge::Program planned, planFor(lowered.program, plan, result));
     result.folder = codegen::edge::printFolder(planned, name);
     result.arenaBytes = planned.arenaBytes;
     result.layers = planned.calls.size();

@@ -93,7 +93,9 @@ Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &repor
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model", {}));
+  pipeline::BoardPlan plan = planOf(request.board);
+  plan.wantsChoices = true;
+  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model", plan));
   int64_t opset = 0;
   for (const ModelOpset &each : info.opsets) {
     opset = each.domain.empty() ? each.version : opset;
@@ -113,11 +115,18 @@ Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &repor
     report.json["arena_bytes"] = compiled.arenaBytes;
     report.json["weight_bytes"] = compiled.folder.weightBytes;
     report.json["scale_bytes"] = compiled.folder.scaleBytes;
-    report.text = fmt::format(
-        "{}: everything is supported for c: {} layers; arena {} bytes, weights {} bytes, scales "
-        "and tables {} bytes",
-        request.path, compiled.layers, compiled.arenaBytes, compiled.folder.weightBytes,
-        compiled.folder.scaleBytes);
+    report.json["row_bytes"] = compiled.folder.rowBytes;
+    report.json["choices"] = Json::array();
+    report.text = fmt::format("{}: everything is supported for c: {} layers; {}", request.path,
+                              compiled.layers, takenText(compiled));
+    for (const pipeline::BoardChoice &choice : compiled.choices) {
+      report.json["choices"].push_back({{"flags", choice.flags},
+                                        {"arena_bytes", choice.arenaBytes},
+                                        {"row_bytes", choice.rowBytes}});
+      report.text += fmt::format("\n  with {}: arena {} bytes, tables of rows {} bytes",
+                                 choice.flags, choice.arenaBytes, choice.rowBytes);
+    }
+    report.verdict = checkLimits(request.path, request.board, compiled);
   }
   return Status::ok();
 }
@@ -139,6 +148,7 @@ Status addUsers(const std::string &engine, const UsersRequest &users, CheckRepor
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, isBoard));
   TENON_ASSIGN(Targets targets,
                isBoard ? Result<Targets>(Targets()) : parseTargets(request.targets));
   TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
@@ -230,6 +240,7 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
 
 Result<CheckReport> checkFile(const CheckRequest &request) {
   TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, isBoard));
   if (!isBoard) {
     TENON_TRY(parseTargets(request.targets).takeStatus());
   }

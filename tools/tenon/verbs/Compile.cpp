@@ -3,6 +3,7 @@
 #include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/BoardFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -110,11 +111,8 @@ Status compileForBoard(CompileRequest &request, const BoardRequest &board, Termi
     terminal.printJson("edge", std::move(report));
     return Status::ok();
   }
-  terminal.note(fmt::format(
-      "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
-      "test runs its self-test",
-      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.folder.weightBytes,
-      made.compiled.folder.scaleBytes, made.folder));
+  terminal.note(fmt::format("{}: {} layers; {}; make -C {} test runs its self-test", made.folder,
+                            made.compiled.layers, takenText(made.compiled), made.folder));
   return Status::ok();
 }
 
@@ -130,12 +128,7 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
   if (isFolder) {
     return compileForBoard(request, board, terminal);
   }
-  if (!(board == BoardRequest())) {
-    return Status::error(
-        ErrorId::BadArgument,
-        "--name, --ram, --flash, --rows, --input-rows and --layout are for --target c",
-        "leave them out");
-  }
+  TENON_TRY(checkBoardFlags(board, isFolder));
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
     terminal.note("the region compiles");
@@ -165,18 +158,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<BoardRequest> board = std::make_shared<BoardRequest>();
   command.add_option("--name", board->name,
                      "For --target c: what names in C begin with; by default the model's name");
-  constexpr uint64_t kMostOfBoard = uint64_t{1} << 32;
-  addBytes(command, "--ram", {1, kMostOfBoard}, board->ram,
-           "For --target c: refuse a larger arena (64KiB)");
-  addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
-           "For --target c: refuse more bytes of constants (256KiB)");
-  command.add_flag("--rows", board->isByRows,
-                   "For --target c: the smallest arena, row by row, even where --ram holds more");
-  command.add_flag("--input-rows", board->isInputByRows,
-                   "For --target c: the input comes row by row and is never whole in memory");
-  addChoice(command, "--layout", board->layout, {"model", "nhwc"},
-            "For --target c: pictures come in as the model has them, or with channels last, which "
-            "saves turning them and goes by rows");
+  declareBoardFlags(command, *board);
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
