@@ -106,6 +106,17 @@ def random_net(seed):
     return finished(net, shape, x)
 
 
+def random_picture_net(seed):
+    """A picture with more rows, and blocks that have kernels for rows."""
+    net = Net(seed)
+    pick = net.random.integers
+    shape = (1, int(pick(1, 5)), int(pick(12, 20)), int(pick(6, 11)))
+    x = net.quantize("x", shape, 0.05)
+    for _ in range(5):
+        x = ROW_BLOCKS[int(pick(len(ROW_BLOCKS)))](net, x)
+    return finished(net, shape, x)
+
+
 def finished(net, shape, x):
     x = net.quantize(net.node("GlobalAveragePool", [x[0]]), (*x[1][:2], 1, 1), x[2] / 3)
     x = (net.node("Flatten", [x[0]]), x[1][:2], x[2])
@@ -194,6 +205,8 @@ def block_wide(net, x):
 
 
 BLOCKS = [block_wide, block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_concat, block_move, block_function, block_conv, block_depthwise]
+
+ROW_BLOCKS = [block_wide, block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_function, block_conv, block_depthwise]
 
 
 def keyword_spotting():

@@ -147,8 +147,7 @@ std::vector<LayerHash> layerHashes(const Program &program) {
     LayerHash &hash = hashes[static_cast<size_t>(step.call)];
     hash.bytes = hashOf(arena.data() + made.offset, made.bytes, hash.bytes);
     if (made.bytes > 0) {
-      hash.placed = hashOf(arena.data() + made.offset, made.bytes, hash.placed);
-      hash.placed = hashOf(static_cast<uint32_t>(made.offset), hash.placed);
+      hash.places = hashOf(static_cast<uint32_t>(made.offset), hash.places);
     }
   }
   for (size_t i = 0; i < hashes.size(); ++i) {

@@ -85,44 +85,49 @@ private:
     std::string text = strCat(
         "#include \"", name, "_weights.h\"\n\n",
         "/* Where rows of a layer's output lie, the step's row from which on they are whole, and ",
-        "what they hash\n   to, each with its place (FNV-1a). A layer of no bytes leaves its ",
-        "output to be completed by the next. */\n",
+        "what their\n   offsets and their bytes hash to (FNV-1a). A layer of no bytes leaves its ",
+        "output to be completed by\n   the next. */\n",
         "typedef struct {\n  const char *name;\n  const uint16_t *places;\n",
-        "  int32_t offset, bytes, first;\n  uint32_t hash;\n} selftest_layer;\n\n",
+        "  int32_t offset, bytes, first;\n  uint32_t hashes[2];\n} selftest_layer;\n\n",
         "static const selftest_layer selftest_layers[] = {\n");
     for (size_t i = 0; i < program.calls.size(); ++i) {
       const Call &call = program.calls[i];
       const Tensor &tensor = program.tensors[call.writes];
       int64_t first = call.form == RowForm::Sum ? program.tensors[call.reads.front()].rows - 1 : 0;
       MadeRow made = madeRow(program, {static_cast<int>(i), static_cast<int>(first)});
-      text +=
-          strCat("  {\"", shownName(call), "\", ",
-                 tensor.places.empty() ? "0" : placesText(name, call.writes), ", ", tensor.offset,
-                 ", ", made.bytes, ", ", first, ", ", hashText(hashes[i].placed), "},\n");
+      text += strCat("  {\"", shownName(call), "\", ",
+                     tensor.places.empty() ? "0" : placesText(name, call.writes), ", ",
+                     tensor.offset, ", ", made.bytes, ", ", first, ", {",
+                     hashText(hashes[i].places), ", ", hashText(hashes[i].bytes), "}},\n");
     }
-    text +=
-        strCat(functions(), "  uint32_t hashes[", capital, "_LAYERS];\n  for (int i = 0; i < ",
-               capital, "_LAYERS; ++i) {\n    hashes[i] = 2166136261u;\n  }\n",
-               "  for (int step = 0; step < ", capital, "_STEPS; ++step) {\n    int at = ", name,
-               "_step_layers[step];\n    int32_t row = ", name, "_step_rows[step];\n");
+    text += strCat(functions(), "  /* First where rows lie, then what they hold. */\n",
+                   "  for (int pass = 0; pass < 2; ++pass) {\n    uint32_t hashes[", capital,
+                   "_LAYERS];\n    for (int i = 0; i < ", capital,
+                   "_LAYERS; ++i) {\n      hashes[i] = 2166136261u;\n    }\n",
+                   "    for (int step = 0; step < ", capital,
+                   "_STEPS; ++step) {\n      int at = ", name,
+                   "_step_layers[step];\n      int32_t row = ", name, "_step_rows[step];\n");
     if (program.isInputByRows) {
-      text += strCat("    if (at == ", capital, "_LAYERS) {\n      state = selftest_fill(",
+      text += strCat("      if (at == ", capital, "_LAYERS) {\n",
+                     "        state = pass == 0 ? state : selftest_fill(",
                      rowText(program, name, program.inputs.front().tensor), ", ", capital,
-                     "_INPUT_ROW_BYTES, state);\n      continue;\n    }\n");
+                     "_INPUT_ROW_BYTES, state);\n        continue;\n      }\n");
     }
     return strCat(
-        text, "    ", name, "_step(arena, step);\n",
-        "    const selftest_layer *made = &selftest_layers[at];\n",
-        "    if (made->bytes > 0 && row >= made->first) {\n",
-        "      int32_t offset = made->places ? ", kPlaceUnit, " * made->places[row]\n",
-        "                                    : made->offset + (row - made->first) * made->bytes;\n",
+        text, "      if (pass == 1) {\n        ", name, "_step(arena, step);\n      }\n",
+        "      const selftest_layer *made = &selftest_layers[at];\n",
+        "      if (made->bytes == 0 || row < made->first) {\n        continue;\n      }\n",
+        "      int32_t offset = made->offset + (row - made->first) * made->bytes;\n",
+        "      offset = made->places ? ", kPlaceUnit, " * made->places[row] : offset;\n",
         "      uint8_t place[4];\n      for (int i = 0; i < 4; ++i) {\n",
         "        place[i] = (uint8_t)(offset >> 8 * i);\n      }\n",
-        "      hashes[at] = selftest_hash(bytes + offset, made->bytes, hashes[at]);\n",
-        "      hashes[at] = selftest_hash(place, 4, hashes[at]);\n    }\n  }\n",
-        "  for (int i = 0; i < ", capital, "_LAYERS; ++i) {\n",
-        "    if (selftest_layers[i].bytes > 0 && hashes[i] != selftest_layers[i].hash) {\n",
-        "      *layer = i;\n      return 1;\n    }\n  }\n  (void)state;\n  return 0;\n}\n");
+        "      hashes[at] = pass == 0 ? selftest_hash(place, 4, hashes[at])\n",
+        "                             : selftest_hash(bytes + offset, made->bytes, hashes[at]);\n",
+        "    }\n    for (int i = 0; i < ", capital, "_LAYERS; ++i) {\n",
+        "      if (selftest_layers[i].bytes > 0 && hashes[i] != selftest_layers[i].hashes[pass]) "
+        "{\n",
+        "        *layer = i;\n        return 1;\n      }\n    }\n  }\n  (void)state;\n",
+        "  return 0;\n}\n");
   }
 
   std::string mainText() const {

@@ -151,7 +151,7 @@ std::vector<int8_t> selfTestInput(size_t bytes, uint32_t &state);
 /// What the bytes of a call's output hash to (FNV-1a); 0 where the output is not whole.
 struct LayerHash {
   uint32_t bytes = 0;
-  uint32_t placed = 0; ///< with each row followed by its offset
+  uint32_t places = 0; ///< of the offsets of its rows
 };
 
 /// Runs the calls on the host by the same kernels, with the self-test's inputs.

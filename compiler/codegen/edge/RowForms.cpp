@@ -216,25 +216,24 @@ void settleRows(Program &program) {
 
 std::vector<Storage> storagesOf(const Program &program) {
   std::vector<Storage> storages(program.tensors.size(), Storage::Rows);
-  for (size_t i = 0; i < storages.size(); ++i) {
-    storages[i] = program.tensors[i].rows == 1 ? Storage::Block : Storage::Rows;
-  }
   for (const Call &call : program.calls) {
     if (call.form == RowForm::Whole) {
       storages[call.writes] = Storage::Block;
     }
     for (size_t i = 0; i < call.reads.size(); ++i) {
-      bool isAtOnce = call.form == RowForm::Whole || isRepeated(program, call, i);
-      if (isAtOnce) {
+      if (call.form == RowForm::Whole || isRepeated(program, call, i)) {
         storages[call.reads[i]] = Storage::Block;
       }
     }
   }
+  std::vector<bool> isAwaited(storages.size());
   for (const Port &port : program.inputs) {
-    Storage &storage = storages[port.tensor];
-    bool isAwaited = program.isInputByRows &&
-                     (storage == Storage::Rows || program.tensors[port.tensor].rows == 1);
-    storage = isAwaited ? Storage::Rows : Storage::Pinned;
+    isAwaited[port.tensor] = program.isInputByRows && storages[port.tensor] == Storage::Rows;
+    storages[port.tensor] = isAwaited[port.tensor] ? Storage::Rows : Storage::Pinned;
+  }
+  for (size_t i = 0; i < storages.size(); ++i) {
+    bool isOne = storages[i] == Storage::Rows && program.tensors[i].rows == 1 && !isAwaited[i];
+    storages[i] = isOne ? Storage::Block : storages[i];
   }
   for (const Port &port : program.outputs) {
     storages[port.tensor] = Storage::Block;
