@@ -93,6 +93,13 @@ struct Step {
   int row = 0;
 };
 
+/// When a tensor is in memory.
+struct Stay {
+  int tensor = -1;
+  int64_t most = 0;           ///< rows at once
+  int64_t begin = 0, end = 0; ///< steps [begin, end)
+};
+
 struct Program {
   std::vector<Tensor> tensors;
   std::vector<Call> calls;
@@ -102,6 +109,8 @@ struct Program {
   std::vector<Port> inputs, outputs;
   int64_t arenaBytes = 0;
   std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order
+  std::vector<Stay> stays;            ///< in order of tensors
+  std::vector<int64_t> live;          ///< bytes at each step
 };
 
 /// All steps; without rows, each call is one.

@@ -32,6 +32,29 @@ llvm::json::Array portsOf(const Program &program, const std::vector<Port> &ports
   return list;
 }
 
+/// When what is in memory, for explain memory.
+llvm::json::Object memoryOf(const Program &program) {
+  llvm::json::Array tensors;
+  for (const Stay &stay : program.stays) {
+    std::string name = "sums";
+    for (const Port &port : program.inputs) {
+      name = port.tensor == stay.tensor ? port.name : name;
+    }
+    for (const Call &call : program.calls) {
+      name = call.writes == stay.tensor ? call.node : name;
+    }
+    const Tensor &tensor = program.tensors[stay.tensor];
+    tensors.push_back(llvm::json::Object{{"name", name},
+                                         {"rows", tensor.rows},
+                                         {"row_bytes", tensor.bytes / tensor.rows},
+                                         {"at_once", stay.most},
+                                         {"begin", stay.begin},
+                                         {"end", stay.end}});
+  }
+  return llvm::json::Object{{"tensors", std::move(tensors)},
+                            {"live_bytes", llvm::json::Array(program.live)}};
+}
+
 } // namespace
 
 std::string reportOf(const Program &program, const std::string &name,
@@ -65,6 +88,7 @@ std::string reportOf(const Program &program, const std::string &name,
                             {"row_bytes", rowTableBytes(program)},
                             {"inputs", portsOf(program, program.inputs)},
                             {"outputs", portsOf(program, program.outputs)},
+                            {"memory", memoryOf(program)},
                             {"layers", std::move(layers)}};
   return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report))).str();
 }

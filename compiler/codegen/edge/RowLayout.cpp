@@ -190,6 +190,8 @@ private:
       }
     }
     live.pop_back();
+    program.live = live;
+    findStays();
     int64_t most = live.empty() ? 0 : std::ranges::max(live);
     program.peakNodes.clear();
     for (size_t time = 0; time < live.size(); ++time) {
@@ -200,6 +202,31 @@ private:
       const std::string &node = program.calls[order.steps[time].call].node;
       if (std::ranges::find(program.peakNodes, node) == program.peakNodes.end()) {
         program.peakNodes.push_back(node);
+      }
+    }
+  }
+
+  void findStays() {
+    program.stays.clear();
+    int64_t steps = static_cast<int64_t>(order.steps.size());
+    for (size_t i = 0; i < order.lives.size(); ++i) {
+      Stay stay{static_cast<int>(i), 0, steps, 0};
+      std::vector<int64_t> change(static_cast<size_t>(steps) + 2);
+      for (const RowLife &life : order.lives[i]) {
+        if (life.begin >= 0) {
+          stay.begin = std::min(stay.begin, life.begin);
+          stay.end = std::max(stay.end, std::min(life.end, steps));
+          ++change[static_cast<size_t>(life.begin)];
+          --change[static_cast<size_t>(life.end)];
+        }
+      }
+      int64_t rows = 0, each = storages[i] == Storage::Block ? program.tensors[i].rows : 1;
+      for (int64_t added : change) {
+        rows += added;
+        stay.most = std::max(stay.most, rows * each);
+      }
+      if (stay.most > 0) {
+        program.stays.push_back(stay);
       }
     }
   }
