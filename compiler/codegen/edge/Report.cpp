@@ -36,12 +36,13 @@ llvm::json::Array portsOf(const Program &program, const std::vector<Port> &ports
 llvm::json::Object memoryOf(const Program &program) {
   llvm::json::Array tensors;
   for (const Stay &stay : program.stays) {
-    std::string name = "sums";
+    std::string name;
     for (const Port &port : program.inputs) {
       name = port.tensor == stay.tensor ? port.name : name;
     }
     for (const Call &call : program.calls) {
       name = call.writes == stay.tensor ? call.node : name;
+      name = call.sums == stay.tensor ? "sums of " + call.node : name;
     }
     const Tensor &tensor = program.tensors[stay.tensor];
     tensors.push_back(llvm::json::Object{{"name", name},

@@ -16,7 +16,7 @@ void declareBoardFlags(CLI::App &command, BoardRequest &board) {
   command.add_flag("--rows", board.isByRows,
                    "For --target c: the smallest arena, row by row, even where --ram holds more");
   command.add_flag("--input-rows", board.isInputByRows,
-                   "For --target c: the input comes row by row and is never whole in memory");
+                   "For --target c: the input comes row by row, so that it takes less memory");
   addChoice(command, "--layout", board.layout, kBoardLayouts,
             "For --target c: pictures come in as the model has them, or with channels last, which "
             "saves turning them and goes by rows");

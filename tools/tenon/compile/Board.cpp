@@ -8,6 +8,14 @@
 namespace tenon::tool {
 namespace {
 
+std::string peakText(const std::vector<std::string> &nodes) {
+  constexpr size_t kNamed = 3;
+  size_t named = std::min(nodes.size(), kNamed);
+  std::string more =
+      nodes.size() > named ? fmt::format(" and {} more", nodes.size() - named) : std::string();
+  return fmt::format("{}{}", fmt::join(nodes.data(), nodes.data() + named, ", "), more);
+}
+
 /// Which flags make the arena fit, or how small they make it.
 std::string choiceText(uint64_t ram, const std::vector<pipeline::BoardChoice> &choices) {
   auto fitting = std::ranges::find_if(choices, [&](const pipeline::BoardChoice &choice) {
@@ -62,7 +70,7 @@ Status checkLimits(const std::string &model, const BoardRequest &board,
     return Status::error(ErrorId::MemoryBudgetExceeded,
                          fmt::format("{}: the arena has {} bytes{}, {} more than --ram", model,
                                      arena, compiled.isByRows ? " by rows" : "", arena - board.ram),
-                         fmt::format("most is live at {}; {}", fmt::join(compiled.peakNodes, ", "),
+                         fmt::format("most is live at {}; {}", peakText(compiled.peakNodes),
                                      choiceText(board.ram, compiled.choices)));
   }
   uint64_t constants = static_cast<uint64_t>(compiled.folder.weightBytes +

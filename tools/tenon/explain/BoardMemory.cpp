@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kColumns = 60;
 
 Status notReport(const std::string &path) {
-  return Status::error(ErrorId::BadArgument, fmt::format("{} is no report of --target c", path),
+  return Status::error(ErrorId::BadArgument, fmt::format("{}: this is not a report of --target c", path),
                        "give the folder that tenon compile --target c made");
 }
 
@@ -80,10 +80,10 @@ std::string boardMemoryText(const Json &report) {
   int64_t arena = numberAt(report, "arena_bytes"), steps = static_cast<int64_t>(live.size());
   int64_t columns = std::min(kColumns, std::max<int64_t>(steps, 1));
   std::string text = fmt::format(
-      "{}: arena {} bytes, {} {}\n{:>8} {:>6} {:>8}  {:<24} {}\n{:>8} {:>6} {:>8}  {:<24} {}\n",
+      "{}: arena {} bytes, {} {}\n{:>8} {:>6} {:>8}\n{:>25} {:<24} {}\n",
       view::visible(textAt(report, "name")), arena, steps,
       numberAt(report, "row_bytes") > 0 ? "steps by rows" : "layers, whole tensors", "bytes",
-      "rows", "at once", "", "", "", "", "", "tenths of the arena", tenths(live, columns, arena));
+      "rows", "at once", "", "tenths of the arena", tenths(live, columns, arena));
   for (const Json &tensor : listAt(memory, "tensors")) {
     int64_t atOnce = numberAt(tensor, "at_once");
     text += fmt::format("{:>8} {:>6} {:>8}  {:<24.24} {}\n", atOnce * numberAt(tensor, "row_bytes"),
