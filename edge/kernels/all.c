@@ -6,6 +6,7 @@
 #include "edge/kernels/depthwise.h"
 #include "edge/kernels/fill.h"
 #include "edge/kernels/maximum.h"
+#include "edge/kernels/mean.h"
 #include "edge/kernels/move.h"
 #include "edge/kernels/mul.h"
 #include "edge/kernels/selftest.h"
@@ -14,8 +15,9 @@
 
 // What nothing calls is not in the bitcode.
 const void *const tn_all_kernels[] = {
-    (const void *)tn_add,      (const void *)tn_affine,    (const void *)tn_average,
-    (const void *)tn_conv,     (const void *)tn_depthwise, (const void *)tn_fill,
-    (const void *)tn_maximum,  (const void *)tn_move,      (const void *)tn_mul,
-    (const void *)tn_selftest, (const void *)tn_softmax,   (const void *)tn_table,
+    (const void *)tn_add,     (const void *)tn_affine,    (const void *)tn_average,
+    (const void *)tn_conv,    (const void *)tn_depthwise, (const void *)tn_fill,
+    (const void *)tn_maximum, (const void *)tn_mean,      (const void *)tn_move,
+    (const void *)tn_mul,     (const void *)tn_selftest,  (const void *)tn_softmax,
+    (const void *)tn_table,
 };

@@ -76,6 +76,17 @@ static inline int8_t tn_clamp(int32_t value, int32_t low, int32_t high) {
   return (int8_t)(value < low ? low : value > high ? high : value);
 }
 
+// Rows of a picture: `stride` bytes apart, or each at its place, in units of 4 bytes.
+typedef struct {
+  const int8_t *bytes;
+  const uint16_t *places;
+  int32_t stride;
+} tn_rows;
+
+static inline int32_t tn_row(const tn_rows *rows, int32_t y) {
+  return rows->places ? 4 * rows->places[y] : y * rows->stride;
+}
+
 // How sums become 8-bit numbers: the zero point, the least and the largest number; each sum has a
 // multiplier and shift of its own, or with a step of 0 all have one.
 typedef struct {

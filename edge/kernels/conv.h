@@ -42,7 +42,7 @@ typedef struct {
 
 // The next `count` taps of a position, in the order of the weights, from `tap` on, which moves
 // behind them: where they lie in the image if they do so side by side, else in `patch`.
-static TN_APART const int8_t *tn_conv_gather(const tn_conv_layer *l, const int8_t *image,
+static TN_APART const int8_t *tn_conv_gather(const tn_conv_layer *l, const tn_rows *image,
                                              int32_t top, int32_t left, tn_tap *tap, int32_t count,
                                              int8_t *patch) {
   const tn_conv_shape *s = l->shape;
@@ -52,10 +52,9 @@ static TN_APART const int8_t *tn_conv_gather(const tn_conv_layer *l, const int8_
   int8_t *to = patch, *last = patch + count;
   if (isRow && count == l->taps && top >= 0 && left >= 0 && left + s->kernel_w <= s->in_w &&
       top + (s->kernel_h - 1) * s->dilation_h < s->in_h) { // all of them, and all inside
-    int32_t run = s->kernel_w * depth, row = s->dilation_h * s->in_w * depth;
-    const int8_t *in = image + (top * s->in_w + left) * depth;
-    for (; to != last; to += run, in += row) {
-      tn_copy(to, in, run);
+    int32_t run = s->kernel_w * depth;
+    for (; to != last; to += run, top += s->dilation_h) {
+      tn_copy(to, image->bytes + tn_row(image, top) + left * depth, run);
     }
     return found;
   }
@@ -67,7 +66,7 @@ static TN_APART const int8_t *tn_conv_gather(const tn_conv_layer *l, const int8_
       taps = s->kernel_w - kx < s->in_w - x ? s->kernel_w - kx : s->in_w - x;
     }
     int32_t run = taps * depth - channel, isWhole = run <= last - to;
-    const int8_t *in = image + (isInside ? (y * s->in_w + x) * s->in_c + channel : 0);
+    const int8_t *in = image->bytes + (isInside ? tn_row(image, y) + x * s->in_c + channel : 0);
     if (!isWhole) {
       run = (int32_t)(last - to);
       channel += run;
@@ -245,7 +244,7 @@ static TN_APART void tn_conv_pair(const int8_t *x, const int8_t *y, int32_t n, c
 
 // What the filters of a group, from `group` on, make of neighbours in a row, at most TN_POSITIONS
 // of them.
-static TN_APART void tn_conv_positions(const tn_conv_layer *l, const int8_t *image, int32_t group,
+static TN_APART void tn_conv_positions(const tn_conv_layer *l, const tn_rows *image, int32_t group,
                                        int32_t top, int32_t left, int32_t positions, int8_t *out) {
   const tn_conv_shape *s = l->shape;
   positions = TN_POSITIONS == 1 ? 1 : positions;                      // which compilers see
@@ -273,7 +272,7 @@ static TN_APART void tn_conv_positions(const tn_conv_layer *l, const int8_t *ima
         for (int32_t p = 0; p < positions; ++p) {
           tap = first;
           int32_t x = left + p * s->stride_w;
-          found[p] = l->isPoint ? image + (top * s->in_w + x) * s->in_c + done
+          found[p] = l->isPoint ? image->bytes + tn_row(image, top) + x * s->in_c + done
                                 : tn_conv_gather(l, image, top, x, &tap, n, patch + p * TN_PATCH);
 #if defined(TN_DSP)
           tn_conv_widen(found[p], n & ~3, words + 2 * p, 2 * positions);
@@ -301,9 +300,11 @@ static TN_APART void tn_conv_positions(const tn_conv_layer *l, const int8_t *ima
   }
 }
 
-static void tn_conv(const tn_conv_shape *s, const int8_t *in, const int8_t *weights,
-                    const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
-                    int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_conv(const tn_conv_shape *s, int32_t begin, int32_t end, const int8_t *in,
+                    const uint16_t *places, const int8_t *weights, const int32_t *bias,
+                    const int32_t *multiplier, const uint8_t *shift, int8_t *out) {
   tn_conv_layer l = {s, weights, bias, multiplier, shift, s->in_c, s->out_c, 0, 0, {0, 0, 0, 0, 0}};
   if (s->groups != 1) {
     l.depth = (int32_t)tn_quotient((uint32_t)s->in_c, (uint32_t)s->groups);
@@ -314,12 +315,14 @@ static void tn_conv(const tn_conv_shape *s, const int8_t *in, const int8_t *weig
               (s->out_h - 1) * s->stride_h < s->in_h && (s->out_w - 1) * s->stride_w < s->in_w;
   l.rounding = tn_rounding_of(s->out_zero, s->low, s->high, s->scale_step, shift, s->out_c);
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
-    for (int32_t y = 0; y < s->out_h; ++y) {
+    tn_rows image = {in, places, s->in_w * s->in_c};
+    for (int32_t y = begin; y < end; ++y) {
       int32_t top = y * s->stride_h - s->pad_h, left = -s->pad_w;
       for (int32_t x = 0, positions; x < s->out_w; x += positions) {
         positions = TN_POSITIONS < s->out_w - x ? TN_POSITIONS : s->out_w - x;
         for (int32_t g = 0; g < s->groups; ++g) {
-          tn_conv_positions(&l, in + g * l.depth, g * l.columns, top, left, positions, out);
+          image.bytes = in + g * l.depth;
+          tn_conv_positions(&l, &image, g * l.columns, top, left, positions, out);
         }
         left += positions * s->stride_w;
         out += positions * s->out_c;

@@ -15,7 +15,7 @@ typedef struct {
 } tn_depthwise_shape;
 
 // One filter.
-static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const int8_t *channel,
+static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const tn_rows *image, int32_t channel,
                                 const int8_t *filter, int32_t top, int32_t left) {
   int32_t sum = 0;
   for (int32_t ky = 0; ky < s->kernel_h; ++ky) {
@@ -23,7 +23,8 @@ static int32_t tn_depthwise_sum(const tn_depthwise_shape *s, const int8_t *chann
     for (int32_t kx = 0; kx < s->kernel_w; ++kx, filter += s->out_c) {
       int32_t x = left + kx * s->dilation_w;
       int isInside = y >= 0 && y < s->in_h && x >= 0 && x < s->in_w;
-      sum += *filter * (isInside ? channel[(y * s->in_w + x) * s->in_c] : s->in_zero);
+      const int8_t *in = image->bytes + channel;
+      sum += *filter * (isInside ? in[tn_row(image, y) + x * s->in_c] : s->in_zero);
     }
   }
   return sum;
@@ -44,8 +45,8 @@ typedef struct {
   int32_t places[2 * TN_TAPS];
 } tn_depthwise_taps;
 
-static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, int32_t top, int32_t left,
-                                       tn_depthwise_taps *taps) {
+static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, const tn_rows *image,
+                                       int32_t top, int32_t left, tn_depthwise_taps *taps) {
   int32_t *end = taps->places + 2 * s->kernel_h * s->kernel_w, filter = 0;
   taps->inside = taps->outside = 0;
   for (int32_t ky = 0; ky < s->kernel_h; ++ky) {
@@ -53,7 +54,7 @@ static TN_APART void tn_depthwise_find(const tn_depthwise_shape *s, int32_t top,
     for (int32_t kx = 0; kx < s->kernel_w; ++kx, filter += s->out_c) {
       int32_t x = left + kx * s->dilation_w;
       if (y >= 0 && y < s->in_h && x >= 0 && x < s->in_w) {
-        taps->places[2 * taps->inside] = (y * s->in_w + x) * s->in_c;
+        taps->places[2 * taps->inside] = tn_row(image, y) + x * s->in_c;
         taps->places[2 * taps->inside++ + 1] = filter;
       } else {
         *--end = filter;
@@ -153,10 +154,10 @@ typedef struct {
 // One position, whose taps have moved. Without `taps` they are looked for filter by filter.
 static TN_APART void tn_depthwise_position(const tn_depthwise_layer *l,
                                            const tn_depthwise_taps *taps, int32_t moved,
-                                           const int8_t *in, int32_t top, int32_t left,
+                                           const tn_rows *image, int32_t top, int32_t left,
                                            int8_t *out) {
   const tn_depthwise_shape *s = l->shape;
-  int32_t sums[TN_CHANNELS], used = 0;
+  int32_t sums[TN_CHANNELS], used = 0, channel = 0;
   for (int32_t o = 0, count, i; o < s->out_c; o += count) {
     count = s->out_c - o < TN_CHANNELS ? s->out_c - o : TN_CHANNELS;
     TN_ROLLED
@@ -166,25 +167,27 @@ static TN_APART void tn_depthwise_position(const tn_depthwise_layer *l,
     i = 0;
     if (taps) {
       i = count & ~(TN_SIDE - 1);
-      tn_depthwise_sums(taps, s->kernel_h * s->kernel_w, s->in_zero, in + moved, l->weights + o,
-                        count / TN_SIDE, sums);
-      in += i;
+      tn_depthwise_sums(taps, s->kernel_h * s->kernel_w, s->in_zero, image->bytes + channel + moved,
+                        l->weights + o, count / TN_SIDE, sums);
+      channel += i;
     }
     TN_ROLLED
     for (; i < count; ++i) {
-      sums[i] += tn_depthwise_sum(s, in, l->weights + o + i, top, left);
+      sums[i] += tn_depthwise_sum(s, image, channel, l->weights + o + i, top, left);
       if (++used == l->filters) {
         used = 0;
-        ++in;
+        ++channel;
       }
     }
     tn_store(sums, count, l->multiplier, l->shift, o, &l->rounding, out + o);
   }
 }
 
-static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const int8_t *weights,
-                         const int32_t *bias, const int32_t *multiplier, const uint8_t *shift,
-                         int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_depthwise(const tn_depthwise_shape *s, int32_t begin, int32_t end, const int8_t *in,
+                         const uint16_t *places, const int8_t *weights, const int32_t *bias,
+                         const int32_t *multiplier, const uint8_t *shift, int8_t *out) {
   tn_depthwise_layer l = {s, weights, bias, multiplier, shift, 0, {0, 0, 0, 0, 0}};
   l.filters = (int32_t)tn_quotient((uint32_t)s->out_c, (uint32_t)s->in_c);
   l.rounding = tn_rounding_of(s->out_zero, s->low, s->high, s->scale_step, shift, s->out_c);
@@ -192,16 +195,18 @@ static void tn_depthwise(const tn_depthwise_shape *s, const int8_t *in, const in
   int32_t reach = (s->kernel_w - 1) * s->dilation_w;
   tn_depthwise_taps taps;
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->in_c) {
-    for (int32_t y = 0; y < s->out_h; ++y) {
+    tn_rows image = {in, places, s->in_w * s->in_c};
+    for (int32_t y = begin; y < end; ++y) {
       int32_t top = y * s->stride_h - s->pad_h, found = -1;
       for (int32_t x = 0; x < s->out_w; ++x, out += s->out_c) {
         int32_t left = x * s->stride_w - s->pad_w;
         // Between the borders of the picture the taps move along.
         if (isSide && (found < 0 || left + reach >= s->in_w)) {
-          tn_depthwise_find(s, top, left, &taps);
+          tn_depthwise_find(s, &image, top, left, &taps);
           found = left;
         }
-        tn_depthwise_position(&l, isSide ? &taps : 0, (left - found) * s->in_c, in, top, left, out);
+        tn_depthwise_position(&l, isSide ? &taps : 0, (left - found) * s->in_c, &image, top, left,
+                              out);
       }
     }
   }

@@ -56,6 +56,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, kKernels> kT
         "fill",
 #include "edge/kernels/fill.inc"
     },
+    {
+        "mean",
+#include "edge/kernels/mean.inc"
+    },
 }};
 
 /// The words between "typedef struct {" and "}" but types and comments.

@@ -68,13 +68,22 @@ class Builder {
 public:
   Builder(llvm::Module &kernels, const Program &printed, const std::string &modelName)
       : module(kernels), context(kernels.getContext()), program(printed), name(modelName),
-        pointer(llvm::PointerType::getUnqual(context)), i8(llvm::Type::getInt8Ty(context)),
+        steps(stepsOf(printed)), pointer(llvm::PointerType::getUnqual(context)),
+        i8(llvm::Type::getInt8Ty(context)), i16(llvm::Type::getInt16Ty(context)),
         i32(llvm::Type::getInt32Ty(context)), none(llvm::Type::getVoidTy(context)) {}
 
   void build() {
-    llvm::Function *layer = addLayer();
-    addRun(layer);
-    addSelfTest(layer);
+    std::vector<uint16_t> layers, rows;
+    for (const Step &step : steps) {
+      layers.push_back(static_cast<uint16_t>(step.call));
+      rows.push_back(static_cast<uint16_t>(step.row));
+    }
+    stepLayers = constant(layers);
+    stepRows = constant(rows);
+    addPlaces();
+    llvm::Function *step = addStep();
+    addRun(step);
+    addSelfTest(step);
     addLayerName();
   }
 
@@ -103,40 +112,103 @@ private:
     made->setAlignment(llvm::Align(elementBytes));
     return made;
   }
-  llvm::GlobalVariable *constant(const std::vector<int32_t> &values) {
-    return constant(
-        i32, {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int32_t)},
-        sizeof(int32_t));
+  template <typename T> llvm::GlobalVariable *constant(const std::vector<T> &values) {
+    return constant(sizeof(T) == sizeof(int32_t) ? i32 : i16,
+                    {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T)},
+                    sizeof(T));
   }
 
-  void addCall(llvm::IRBuilder<> &builder, const Call &call, llvm::Value *arena) {
+  /// The places of all tensors' rows behind each other.
+  void addPlaces() {
+    std::vector<uint16_t> all;
+    for (const Tensor &tensor : program.tensors) {
+      firstPlaces.push_back(tensor.places.empty() ? -1 : static_cast<int32_t>(all.size()));
+      all.insert(all.end(), tensor.places.begin(), tensor.places.end());
+    }
+    if (!all.empty()) {
+      places = constant(all);
+    }
+  }
+
+  llvm::Value *placesOf(llvm::IRBuilder<> &builder, int tensor) {
+    int32_t first = firstPlaces[static_cast<size_t>(tensor)];
+    return first < 0 ? static_cast<llvm::Value *>(llvm::ConstantPointerNull::get(pointer))
+                     : builder.CreateConstInBoundsGEP1_64(i16, places, first);
+  }
+
+  /// Where the step's row lies.
+  llvm::Value *rowOf(llvm::IRBuilder<> &builder, int tensor, llvm::Value *arena, llvm::Value *row) {
+    const Tensor &whole = program.tensors[static_cast<size_t>(tensor)];
+    llvm::Value *offset = nullptr;
+    if (!whole.places.empty()) {
+      llvm::Value *place = builder.CreateInBoundsGEP(i16, placesOf(builder, tensor), row);
+      offset = builder.CreateMul(builder.CreateZExt(builder.CreateLoad(i16, place), i32),
+                                 builder.getInt32(kPlaceUnit));
+    } else {
+      uint32_t bytes = static_cast<uint32_t>(whole.rows == 1 ? 0 : whole.bytes / whole.rows);
+      offset = builder.CreateAdd(builder.CreateMul(row, builder.getInt32(bytes)),
+                                 builder.getInt32(static_cast<uint32_t>(whole.offset)));
+    }
+    return builder.CreateInBoundsGEP(i8, arena, offset);
+  }
+
+  void addCall(llvm::IRBuilder<> &builder, const Call &call, llvm::Value *arena, llvm::Value *row) {
+    const KernelInfo &info = infoOf(call.kernel);
+    auto has = [&](std::string_view field) { return std::ranges::find(info.fields, field); };
+    bool isWindow = has("kernel_h") != info.fields.end(), isRow = call.form == RowForm::Window;
     llvm::SmallVector<llvm::Value *> arguments = {constant(call.shape)};
-    auto at = [&](int tensor) {
-      return builder.CreateConstInBoundsGEP1_64(i8, arena, program.tensors[tensor].offset);
-    };
-    for (int tensor : call.reads) {
-      arguments.push_back(at(tensor));
+    auto at = [&](int64_t offset) { return builder.CreateConstInBoundsGEP1_64(i8, arena, offset); };
+    if (isWindow) {
+      int32_t rows = call.shape[static_cast<size_t>(has("out_h") - info.fields.begin())];
+      arguments.push_back(isRow ? row : builder.getInt32(0));
+      arguments.push_back(isRow ? builder.CreateAdd(row, builder.getInt32(1))
+                                : builder.getInt32(static_cast<uint32_t>(rows)));
+    } else if (call.form == RowForm::Sum) {
+      arguments.push_back(row);
+    }
+    for (size_t i = 0; i < call.reads.size(); ++i) {
+      arguments.push_back(readsRow(program, call, i) ? rowOf(builder, call.reads[i], arena, row)
+                                                     : at(readOffset(program, call, i, 0)));
+      if (isWindow) {
+        arguments.push_back(isRow ? placesOf(builder, call.reads[i])
+                                  : llvm::ConstantPointerNull::get(pointer));
+      }
     }
     for (const Constant &each : call.constants) {
       llvm::Type *element = builder.getIntNTy(static_cast<unsigned>(each.elementBytes * 8));
       arguments.push_back(constant(element, {each.bytes.data(), each.bytes.size()},
                                    static_cast<uint64_t>(each.elementBytes)));
     }
-    arguments.push_back(at(call.writes));
-    builder.CreateCall(module.getFunction("tn_" + std::string(infoOf(call.kernel).name)),
-                       arguments);
+    if (call.form == RowForm::Sum) {
+      arguments.push_back(at(program.tensors[static_cast<size_t>(call.sums)].offset));
+    }
+    arguments.push_back(isRow || call.form == RowForm::Each
+                            ? rowOf(builder, call.writes, arena, row)
+                            : at(program.tensors[static_cast<size_t>(call.writes)].offset));
+    builder.CreateCall(module.getFunction("tn_" + std::string(info.name)), arguments);
   }
 
-  llvm::Function *addLayer() {
-    llvm::Function *made = newFunction("layer", none, {pointer, i32});
+  /// Without rows a step is a layer, and users may call it.
+  llvm::Function *addStep() {
+    bool isByRows = !program.steps.empty();
+    llvm::Function *made = newFunction(isByRows ? "step" : "layer", none, {pointer, i32});
+    if (isByRows) {
+      made->setLinkage(llvm::GlobalValue::InternalLinkage);
+    }
     llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", made));
+    auto of = [&](llvm::GlobalVariable *table) {
+      llvm::Value *entry = builder.CreateInBoundsGEP(i16, table, made->getArg(1));
+      return builder.CreateZExt(builder.CreateLoad(i16, entry), i32);
+    };
+    llvm::Value *layer = isByRows ? of(stepLayers) : made->getArg(1);
+    llvm::Value *row = isByRows ? of(stepRows) : builder.getInt32(0);
     llvm::BasicBlock *end = llvm::BasicBlock::Create(context, "end", made);
-    llvm::SwitchInst *which = builder.CreateSwitch(made->getArg(1), end);
+    llvm::SwitchInst *which = builder.CreateSwitch(layer, end);
     for (size_t i = 0; i < program.calls.size(); ++i) {
       llvm::BasicBlock *block = llvm::BasicBlock::Create(context, "", made, end);
       which->addCase(builder.getInt32(static_cast<uint32_t>(i)), block);
       builder.SetInsertPoint(block);
-      addCall(builder, program.calls[i], made->getArg(0));
+      addCall(builder, program.calls[i], made->getArg(0), row);
       builder.CreateBr(end);
     }
     builder.SetInsertPoint(end);
@@ -144,7 +216,7 @@ private:
     return made;
   }
 
-  void addRun(llvm::Function *layer) {
+  void addRun(llvm::Function *step) {
     llvm::Function *made = newFunction("run", none, {pointer});
     llvm::BasicBlock *before = llvm::BasicBlock::Create(context, "", made);
     llvm::BasicBlock *loop = llvm::BasicBlock::Create(context, "loop", made);
@@ -153,40 +225,52 @@ private:
     builder.CreateBr(loop);
     builder.SetInsertPoint(loop);
     llvm::PHINode *index = builder.CreatePHI(i32, 2);
-    builder.CreateCall(layer, {made->getArg(0), index});
+    builder.CreateCall(step, {made->getArg(0), index});
     llvm::Value *next = builder.CreateAdd(index, builder.getInt32(1));
     index->addIncoming(builder.getInt32(0), before);
     index->addIncoming(next, loop);
     llvm::Value *isLast =
-        builder.CreateICmpEQ(next, builder.getInt32(static_cast<uint32_t>(program.calls.size())));
+        builder.CreateICmpEQ(next, builder.getInt32(static_cast<uint32_t>(steps.size())));
     builder.CreateCondBr(isLast, end, loop);
     builder.SetInsertPoint(end);
     builder.CreateRetVoid();
   }
 
-  void addSelfTest(llvm::Function *layer) {
+  void addSelfTest(llvm::Function *step) {
     std::vector<int32_t> rows, inputs;
-    std::vector<uint32_t> hashes = layerHashes(program);
+    std::vector<LayerHash> hashes = layerHashes(program);
     for (size_t i = 0; i < program.calls.size(); ++i) {
       const Call &call = program.calls[i];
-      const Tensor &written = program.tensors[call.writes];
-      rows.insert(rows.end(), {static_cast<int32_t>(written.offset),
-                               static_cast<int32_t>(call.completes ? written.bytes : 0),
-                               static_cast<int32_t>(hashes[i])});
+      int64_t first = call.form == RowForm::Sum
+                          ? program.tensors[static_cast<size_t>(call.reads.front())].rows - 1
+                          : 0;
+      MadeRow made = madeRow(program, {static_cast<int>(i), static_cast<int>(first)});
+      const Tensor &written = program.tensors[static_cast<size_t>(call.writes)];
+      rows.insert(rows.end(),
+                  {firstPlaces[static_cast<size_t>(call.writes)],
+                   static_cast<int32_t>(written.offset), static_cast<int32_t>(made.bytes),
+                   static_cast<int32_t>(first), static_cast<int32_t>(hashes[i].places),
+                   static_cast<int32_t>(hashes[i].bytes)});
     }
     for (const Port &port : program.inputs) {
-      const Tensor &tensor = program.tensors[port.tensor];
+      const Tensor &tensor = program.tensors[static_cast<size_t>(port.tensor)];
       inputs.insert(inputs.end(),
                     {static_cast<int32_t>(tensor.offset), static_cast<int32_t>(tensor.bytes)});
     }
-    std::vector<int32_t> shape = {static_cast<int32_t>(program.calls.size()),
+    int32_t layers = static_cast<int32_t>(program.calls.size());
+    std::vector<int32_t> shape = {layers, static_cast<int32_t>(steps.size()),
                                   static_cast<int32_t>(program.inputs.size()),
                                   static_cast<int32_t>(kSelfTestSeed)};
     llvm::Function *made = newFunction("selftest", i32, {pointer, pointer});
     llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", made));
-    builder.CreateRet(builder.CreateCall(module.getFunction("tn_selftest"),
-                                         {constant(shape), constant(rows), constant(inputs), layer,
-                                          made->getArg(0), made->getArg(1)}));
+    llvm::Value *room =
+        builder.CreateAlloca(llvm::ArrayType::get(i32, static_cast<uint64_t>(layers)), nullptr);
+    llvm::Value *allPlaces =
+        places ? static_cast<llvm::Value *>(places) : llvm::ConstantPointerNull::get(pointer);
+    builder.CreateRet(
+        builder.CreateCall(module.getFunction("tn_selftest"),
+                           {constant(shape), constant(rows), constant(inputs), stepLayers, stepRows,
+                            allPlaces, room, step, made->getArg(0), made->getArg(1)}));
   }
 
   void addLayerName() {
@@ -209,8 +293,11 @@ private:
   llvm::LLVMContext &context;
   const Program &program;
   const std::string &name;
+  const std::vector<Step> steps;
   llvm::PointerType *pointer;
-  llvm::Type *i8, *i32, *none;
+  llvm::Type *i8, *i16, *i32, *none;
+  llvm::GlobalVariable *stepLayers = nullptr, *stepRows = nullptr, *places = nullptr;
+  std::vector<int32_t> firstPlaces; ///< of each tensor; -1 for none
 };
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {

@@ -94,7 +94,10 @@ Status addBoard(const CheckRequest &request, const pipeline::BoardTarget &target
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model", target));
+  pipeline::BoardPlan plan = planOf(request.board);
+  plan.wantsChoices = true;
+  TENON_ASSIGN(pipeline::CompiledToC compiled,
+               pipeline::compileToC(options, "model", target, plan));
   int64_t opset = 0;
   for (const ModelOpset &each : info.opsets) {
     opset = each.domain.empty() ? each.version : opset;
@@ -115,11 +118,19 @@ Status addBoard(const CheckRequest &request, const pipeline::BoardTarget &target
     report.json["stack_bytes"] = compiled.stackBytes;
     report.json["weight_bytes"] = compiled.folder.weightBytes;
     report.json["scale_bytes"] = compiled.folder.scaleBytes;
-    report.text = fmt::format(
-        "{}: everything is supported for {}: {} layers; arena {} bytes, stack {} bytes, weights {} "
-        "bytes, scales and tables {} bytes",
-        request.path, fmt::join(request.targets, ","), compiled.layers, compiled.arenaBytes,
-        compiled.stackBytes, compiled.folder.weightBytes, compiled.folder.scaleBytes);
+    report.json["row_bytes"] = compiled.folder.rowBytes;
+    report.json["choices"] = Json::array();
+    report.text =
+        fmt::format("{}: everything is supported for {}: {} layers; {}", request.path,
+                    fmt::join(request.targets, ","), compiled.layers, takenText(compiled));
+    for (const pipeline::BoardChoice &choice : compiled.choices) {
+      report.json["choices"].push_back({{"flags", choice.flags},
+                                        {"arena_bytes", choice.arenaBytes},
+                                        {"row_bytes", choice.rowBytes}});
+      report.text += fmt::format("\n  with {}: arena {} bytes, tables of rows {} bytes",
+                                 choice.flags, choice.arenaBytes, choice.rowBytes);
+    }
+    report.verdict = checkLimits(request.path, request.board, compiled);
   }
   return Status::ok();
 }
@@ -141,6 +152,7 @@ Status addUsers(const std::string &engine, const UsersRequest &users, CheckRepor
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(std::optional<pipeline::BoardTarget> board, boardTarget(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, board.has_value()));
   TENON_ASSIGN(Targets targets, board ? Result<Targets>(Targets()) : parseTargets(request.targets));
   TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
   std::string target = fmt::format("{}", fmt::join(request.targets, ","));
@@ -231,6 +243,7 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
 
 Result<CheckReport> checkFile(const CheckRequest &request) {
   TENON_ASSIGN(std::optional<pipeline::BoardTarget> board, boardTarget(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, board.has_value()));
   if (!board) {
     TENON_TRY(parseTargets(request.targets).takeStatus());
   }

@@ -59,29 +59,6 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
   return made;
 }
 
-Status checkLimits(const std::string &model, const BoardRequest &board,
-                   const pipeline::CompiledToC &compiled) {
-  uint64_t arena = static_cast<uint64_t>(compiled.arenaBytes);
-  if (board.ram > 0 && arena > board.ram) {
-    return Status::error(
-        ErrorId::MemoryBudgetExceeded,
-        fmt::format("{}: the arena has {} bytes, {} more than --ram", model, arena,
-                    arena - board.ram),
-        fmt::format("most is live at {}: make what these read or write smaller, or raise --ram",
-                    fmt::join(compiled.peakNodes, ", ")));
-  }
-  uint64_t constants =
-      static_cast<uint64_t>(compiled.folder.weightBytes + compiled.folder.scaleBytes);
-  if (board.flash > 0 && constants > board.flash) {
-    return Status::error(ErrorId::MemoryBudgetExceeded,
-                         fmt::format("{}: the constants have {} bytes, {} more than --flash", model,
-                                     constants, constants - board.flash),
-                         "make the model narrower, for example with tenon prune before it is "
-                         "quantized, or raise --flash");
-  }
-  return Status::ok();
-}
-
 } // namespace
 
 Result<std::optional<pipeline::BoardTarget>> boardTarget(const std::vector<std::string> &targets) {
@@ -128,7 +105,7 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardReque
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
-  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, target));
+  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, target, planOf(board)));
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }

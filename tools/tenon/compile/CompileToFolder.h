@@ -4,6 +4,7 @@
 
 #include "compiler/pipeline/CompileToC.h"
 #include "support/Result.h"
+#include "tools/tenon/compile/Board.h"
 #include "tools/tenon/compile/CompileToFile.h"
 
 #include <optional>
@@ -19,15 +20,6 @@ Result<std::optional<pipeline::BoardTarget>> boardTarget(const std::vector<std::
 struct CompiledFolder {
   std::string folder;
   pipeline::CompiledToC compiled;
-};
-
-/// What only boards are asked.
-struct BoardRequest {
-  std::string name;   ///< begins the names in C; empty for that of the model's file
-  uint64_t ram = 0;   ///< the arena has at most so many bytes; 0 for no limit
-  uint64_t flash = 0; ///< the same for the constants
-
-  bool operator==(const BoardRequest &) const = default;
 };
 
 /// Writes the folder, which may exist; nothing where the model has gaps (TN0301) or does not fit

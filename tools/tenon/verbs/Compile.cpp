@@ -3,6 +3,7 @@
 #include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/BoardFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -112,10 +113,7 @@ Status compileForBoard(CompileRequest &request, const BoardRequest &board,
     return Status::ok();
   }
   terminal.note(fmt::format(
-      "{}: {} layers; arena {} bytes, stack {} bytes, weights {} bytes, scales and tables {} "
-      "bytes{}",
-      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.stackBytes,
-      made.compiled.folder.weightBytes, made.compiled.folder.scaleBytes,
+      "{}: {} layers; {}{}", made.folder, made.compiled.layers, takenText(made.compiled),
       target.isLibrary ? "" : fmt::format("; make -C {} test runs its self-test", made.folder)));
   return Status::ok();
 }
@@ -132,10 +130,7 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
   if (forBoard) {
     return compileForBoard(request, board, *forBoard, terminal);
   }
-  if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument,
-                         "--name, --ram and --flash are for --target c and elf", "leave them out");
-  }
+  TENON_TRY(checkBoardFlags(board, forBoard.has_value()));
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
     terminal.note("the region compiles");
@@ -165,11 +160,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<BoardRequest> board = std::make_shared<BoardRequest>();
   command.add_option("--name", board->name,
                      "For --target c: what names in C begin with; by default the model's name");
-  constexpr uint64_t kMostOfBoard = uint64_t{1} << 32;
-  addBytes(command, "--ram", {1, kMostOfBoard}, board->ram,
-           "For --target c: refuse a larger arena (64KiB)");
-  addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
-           "For --target c: refuse more bytes of constants (256KiB)");
+  declareBoardFlags(command, *board);
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
