@@ -168,6 +168,13 @@ def run_board(core, folder, name, inputs):
     return outcome(command(core, build(core, folder, name, write_program(folder, name, inputs, True), sources(folder, name))))
 
 
+M4_MISSING = missing("cortex-m4")
+
+
+def run_m4(folder, name, inputs):
+    return run_board("cortex-m4", folder, name, inputs)
+
+
 def library(folder, name):
     return [folder / f"lib{name}.a"]
 
