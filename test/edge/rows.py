@@ -17,7 +17,7 @@ import board
 import nets
 from tool import ToolTest
 
-RANDOM_NETS = 6
+RANDOM_NETS = 5
 RUN_NETS = 1
 ARENAS = {  # whole tensors, by rows, with the input by rows; of the nets with pictures, channels last
     "kws": (nets.keyword_spotting, 16000, 3948, 3580),
@@ -134,6 +134,11 @@ class Rows(RowsTest):
             printed = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
             self.assertEqual([], [line for line in shown.splitlines() if line not in (*printed, "...")], printed)
 
+    def test_reports_that_are_none(self):
+        (self.folder / "other.json").write_text('{"schema": "tenon.other/1"}')
+        for path in ("other.json", "."):
+            self.refuse(2, "TN0105", "explain", "memory", path)
+
     def test_budgets(self):
         self.saved("vww", nets.visual_wake_words())
         _, report = self.compiled("vww", "whole", "--ram", "54KiB")
@@ -149,9 +154,8 @@ class Rows(RowsTest):
         self.assertIn("with --input-rows the arena has 10276 bytes, which fits", refused("--ram", "12KiB", "--layout", "nhwc"))
         self.assertIn("with --input-rows it has 10276 bytes, and rows make it no smaller", refused("--ram", "8KiB", "--layout", "nhwc"))
         self.assertIn("are tables of rows, which a larger --ram saves", refused("--ram", "30000", "--layout", "nhwc", "--flash", "222KiB"))
-        for verb in ("compile", "check"):
-            self.assertIn("--layout nhwc", self.refuse(2, "TN0105", verb, "vww.onnx", "--target", "c", "--input-rows").stderr)
-            self.refuse(2, "TN0105", verb, "vww.onnx", "--rows")
+        self.assertIn("--layout nhwc", self.refuse(2, "TN0105", "compile", "vww.onnx", "--target", "c", "--input-rows").stderr)
+        self.refuse(2, "TN0105", "check", "vww.onnx", "--rows")
         self.assertEqual(before, sorted(self.folder.iterdir()))
 
 

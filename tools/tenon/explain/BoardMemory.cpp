@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kColumns = 60;
 
 Status notReport(const std::string &path) {
-  return Status::error(ErrorId::BadArgument, fmt::format("{}: this is not a report of --target c", path),
+  return Status::error(ErrorId::BadArgument,
+                       fmt::format("{}: this is not a report of --target c", path),
                        "give the folder that tenon compile --target c made");
 }
 
