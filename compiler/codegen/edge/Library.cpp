@@ -1,6 +1,7 @@
 // Calls and constants beside the kernels' bitcode, then LLVM's own pipeline, so that code of a
 // library is what clang makes of the folder. Stack sizes are those that the backend notes for each
-// function.
+// function. One file: what makes a module and what is then
+// read of its object are two ends of one value.
 #include "compiler/codegen/edge/Library.h"
 
 #include "compiler/codegen/edge/Cores.h"

@@ -1,5 +1,6 @@
 // A program as a folder of C99: header, code, constants, the kernels used, self-test, Makefile. The
 // kernels are static functions of the one file that calls them, so that two models link together.
+// One file: all texts are made of the same names.
 #include "compiler/codegen/edge/PrintText.h"
 #include "compiler/codegen/edge/Report.h"
 #include "support/text/Text.h"
