@@ -33,14 +33,15 @@ std::optional<Program> planOnce(Program program, const BoardPlan &plan) {
 std::vector<BoardChoice> choicesBeside(const Program &program, const BoardPlan &plan,
                                        int64_t arenaBytes) {
   std::vector<BoardChoice> choices;
+  Program turned = program;
+  bool canTurn = !plan.isChannelsLast && codegen::edge::takeChannelsLast(turned);
   for (bool isChannelsLast : {false, true}) {
     for (bool isInputByRows : {false, true}) {
       BoardPlan other = plan;
       other.isByRows = true;
       other.isChannelsLast = plan.isChannelsLast || isChannelsLast;
       other.isInputByRows = plan.isInputByRows || isInputByRows;
-      bool isKnown =
-          (isChannelsLast && plan.isChannelsLast) || (isInputByRows && plan.isInputByRows);
+      bool isKnown = (isChannelsLast && !canTurn) || (isInputByRows && plan.isInputByRows);
       std::optional<Program> made = isKnown ? std::nullopt : planOnce(program, other);
       int64_t least = choices.empty() ? arenaBytes : choices.back().arenaBytes;
       if (!made || made->arenaBytes >= least) {

@@ -37,7 +37,8 @@ bool turnsChannelsLast(const Call &call, const std::vector<int64_t> &dims) {
 
 } // namespace
 
-void takeChannelsLast(Program &program) {
+bool takeChannelsLast(Program &program) {
+  size_t before = program.calls.size();
   for (Port &port : program.inputs) {
     int reader = onlyReader(program, port.tensor);
     if (reader < 0 || !turnsChannelsLast(program.calls[static_cast<size_t>(reader)], port.dims)) {
@@ -47,6 +48,7 @@ void takeChannelsLast(Program &program) {
     std::rotate(port.dims.begin() + 1, port.dims.begin() + 2, port.dims.end());
     program.calls.erase(program.calls.begin() + reader);
   }
+  return program.calls.size() < before;
 }
 
 } // namespace tenon::codegen::edge

@@ -142,8 +142,9 @@ struct Gap {
   std::string why, workaround;
 };
 
-/// Pictures come in as [n, h, w, c] where the model has [n, c, h, w] and its first call turns them.
-void takeChannelsLast(Program &program);
+/// Pictures come in as [n, h, w, c] where the model has [n, c, h, w] and its first call turns them;
+/// false where it has none of these.
+bool takeChannelsLast(Program &program);
 
 /// Gives each tensor its place, so that the arena is small, and finds the peak.
 void planArena(Program &program);

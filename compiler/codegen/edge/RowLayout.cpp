@@ -47,7 +47,8 @@ int64_t placeAround(std::vector<PlannedBuffer> &buffers, size_t pinned, Key key)
 
 int64_t planBuffers(std::vector<PlannedBuffer> &buffers, size_t pinned) {
   if (pinned == 0) {
-    return OffsetPlanner().plan(buffers, {.alignment = kPlaceUnit}).bytes;
+    constexpr uint64_t kSearch = 20000; // steps; rows are many, and greedy comes close
+    return OffsetPlanner().plan(buffers, {.alignment = kPlaceUnit, .nodeLimit = kSearch}).bytes;
   }
   auto length = [](const PlannedBuffer &buffer) { return buffer.upper - buffer.lower; };
   std::vector<PlannedBuffer> best;
