@@ -18,11 +18,12 @@ std::optional<Program> planOnce(Program program, const BoardPlan &plan) {
     codegen::edge::takeChannelsLast(program);
   }
   codegen::edge::planArena(program);
+  bool isWhole = !program.states.empty(); // what lives from run to run
   if (plan.isInputByRows) {
-    return codegen::edge::planRows(program, true);
+    return isWhole ? std::nullopt : codegen::edge::planRows(program, true);
   }
   bool fits = plan.ram == 0 || static_cast<uint64_t>(program.arenaBytes) <= plan.ram;
-  if (fits && !plan.isByRows) {
+  if (isWhole || (fits && !plan.isByRows)) {
     return program;
   }
   std::optional<Program> rows = codegen::edge::planRows(program, false);
@@ -85,7 +86,7 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   CompileHooks hooks;
   hooks.afterPass = [&](std::string_view pass, mlir::ModuleOp module, tn::WeightStore &weights) {
     if (pass == nameOf(Phase::Optimize)) {
-      lowered = codegen::edge::lower(module, weights);
+      lowered = codegen::edge::lower(module, weights, target.roundsTwice);
     }
     return Status::ok();
   };
@@ -93,6 +94,14 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   CompiledToC result;
   result.gaps = std::move(lowered.gaps);
   if (result.gaps.empty()) {
+    bool isForC = lowered.program.roundsTwice || !lowered.program.states.empty();
+    if (target.isLibrary && isForC) {
+      return Status::error(ErrorId::BadArgument,
+                           lowered.program.roundsTwice
+                               ? "--rounding tflite is for C, and --target elf makes a library"
+                               : "a model with state is for C, and --target elf makes a library",
+                           "compile for c, with the board's compiler");
+    }
     TENON_ASSIGN(codegen::edge::Program planned, planFor(lowered.program, plan, result));
     TENON_ASSIGN(codegen::edge::Footprint footprint,
                  codegen::edge::makeLibrary(planned, name, *codegen::edge::coreNamed(target.core)));

@@ -11,6 +11,7 @@ namespace tenon::pipeline {
 struct BoardTarget {
   bool isLibrary = false;         ///< and not C
   std::string core = "cortex-m4"; ///< one of codegen::edge::coreNames()
+  bool roundsTwice = false;       ///< results are those of TensorFlow Lite Micro
 };
 
 /// How the arena is laid out.

@@ -32,6 +32,13 @@
 // fits in 32 bits: the compiler has checked that. Words are shifted apart, since a Cortex-M0 would
 // call a library for the whole.
 static inline int32_t tn_requantize(int64_t product, int32_t shift) {
+#if defined(TN_ROUND_TWICE) // by 2^31, and what is left with halves away from zero
+  if (shift > 31) {
+    int32_t high = (int32_t)((product + ((int64_t)1 << 30)) >> 31);
+    int32_t mask = (int32_t)(((uint32_t)1 << (shift - 31)) - 1);
+    return (high >> (shift - 31)) + ((high & mask) > (mask >> 1) + (high < 0));
+  }
+#endif
   if (shift > 32) { // the low word has no part in it
     return (((int32_t)(product >> 32) >> (shift - 33)) + 1) >> 1;
   }

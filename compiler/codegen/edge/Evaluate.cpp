@@ -3,8 +3,10 @@
 #include "compiler/codegen/edge/Program.h"
 
 #include "edge/kernels/add.h"
+#include "edge/kernels/add_lite.h"
 #include "edge/kernels/affine.h"
 #include "edge/kernels/average.h"
+#include "edge/kernels/average_lite.h"
 #include "edge/kernels/conv.h"
 #include "edge/kernels/depthwise.h"
 #include "edge/kernels/fill.h"
@@ -13,6 +15,7 @@
 #include "edge/kernels/move.h"
 #include "edge/kernels/mul.h"
 #include "edge/kernels/softmax.h"
+#include "edge/kernels/softmax_lite.h"
 #include "edge/kernels/table.h"
 
 #include <algorithm>
@@ -62,6 +65,13 @@ public:
     case Kernel::Mean:
       return tn_mean(shape<tn_mean_shape>(), row, in(0), array<int32_t>(0), array<uint8_t>(1),
                      reinterpret_cast<int32_t *>(arena + program.tensors[call.sums].offset), out());
+    case Kernel::AddLite:
+      return tn_add_lite(shape<tn_add_lite_shape>(), in(0), in(1), out());
+    case Kernel::AverageLite:
+      return tn_average_lite(shape<tn_average_lite_shape>(), begin(),
+                             end(shape<tn_average_lite_shape>()->out_h), in(0), places(), array<int32_t>(0), out());
+    case Kernel::SoftmaxLite:
+      return tn_softmax_lite(shape<tn_softmax_lite_shape>(), in(0), array<int32_t>(0), out());
     }
   }
 
@@ -121,6 +131,9 @@ std::vector<int8_t> selfTestInput(size_t bytes, uint32_t &state) {
 
 std::vector<LayerHash> layerHashes(const Program &program) {
   std::vector<int8_t> arena(static_cast<size_t>(program.arenaBytes));
+  for (const State &kept : program.states) {
+    std::ranges::copy(kept.initial, arena.begin() + program.tensors[kept.tensor].offset);
+  }
   std::vector<int8_t> awaited;
   uint32_t state = kSelfTestSeed;
   for (const Port &port : program.inputs) {

@@ -72,7 +72,7 @@ class Printer {
 public:
   Printer(const Program &printed, const std::string &modelName, const Footprint &made)
       : program(printed), name(modelName), footprint(made), capital(upper(modelName)),
-        hashes(layerHashes(printed)) {}
+        hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {}
 
   std::vector<File> files() const {
     if (!footprint.archive.empty()) {
@@ -141,6 +141,11 @@ private:
     } else {
       text += strCat("\n/* From the inputs to the outputs. The inputs are overwritten. */\nvoid ",
                      name, "_run(void *arena);\n");
+    }
+    if (!program.states.empty()) {
+      text += strCat("\n/* The arena keeps what a run leaves to the next. This is what the first "
+                     "one finds: call it before. */\nvoid ",
+                     name, "_reset(void *arena);\n");
     }
     text += strCat("\n#define ", capital, "_LAYERS ", program.calls.size(), "\n");
     if (program.steps.empty()) {
@@ -257,6 +262,7 @@ private:
   std::string kernels() const {
     std::string text = begin("the kernels that it uses.");
     text += strCat("#ifndef ", capital, "_KERNELS_H\n#define ", capital, "_KERNELS_H\n\n",
+                   program.roundsTwice ? "#define TN_ROUND_TWICE\n\n" : "",
                    withoutPreamble(commonKernelText()));
     std::array<bool, kKernels> isUsed{};
     for (const Call &call : program.calls) {
@@ -306,6 +312,28 @@ private:
                   ");");
   }
 
+  std::string reset() const {
+    if (program.states.empty()) {
+      return "";
+    }
+    std::string arrays, code;
+    for (size_t i = 0; i < program.states.size(); ++i) {
+      const State &state = program.states[i];
+      bool isEven = std::ranges::all_of(
+          state.initial, [&](int8_t number) { return number == state.initial.front(); });
+      std::string number = strCat(static_cast<int>(state.initial.front()));
+      if (!isEven) {
+        Constant constant{"", "int8_t", 1, {state.initial.begin(), state.initial.end()}};
+        arrays += strCat("\nstatic const int8_t state_", i, "[] = {", arrayText(constant), "};\n");
+        number = strCat("state_", i, "[i]");
+      }
+      code += strCat("  for (int32_t i = 0; i < ", state.initial.size(), "; ++i) {\n    bytes[",
+                     program.tensors[state.tensor].offset, " + i] = ", number, ";\n  }\n");
+    }
+    return strCat(arrays, "\nvoid ", name, "_reset(void *arena) {\n  int8_t *bytes = arena;\n",
+                  code, "}\n");
+  }
+
   std::string code() const {
     std::string text = begin("its layers in order.");
     text += strCat("#include \"", name, ".h\"\n#include \"", name, "_kernels.h\"\n#include \"",
@@ -320,6 +348,7 @@ private:
       }
       text += "};\n";
     }
+    text += reset();
     bool isByRows = !program.steps.empty();
     text += isByRows ? strCat("\nvoid ", name, "_step(void *arena, int step) {\n",
                               "  int8_t *bytes = arena;\n  int32_t row = ", name,

@@ -47,6 +47,7 @@ private:
         "  for (int32_t i = 0; i < count; ++i) {\n    hash = (hash ^ bytes[i]) * 16777619u;\n  }\n",
         "  return hash;\n}\n\nint ", name, "_selftest(void *arena, int *layer) {\n",
         "  uint8_t *bytes = arena;\n  uint32_t state = ", kSelfTestSeed, "u;\n",
+        program.states.empty() ? "" : strCat("  ", name, "_reset(arena);\n"),
         program.isInputByRows ? std::string() : fillInputs());
   }
 

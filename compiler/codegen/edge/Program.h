@@ -23,8 +23,11 @@ enum class Kernel : uint8_t {
   Move,
   Fill,
   Mean,
+  AddLite,
+  AverageLite,
+  SoftmaxLite,
 };
-inline constexpr size_t kKernels = 12;
+inline constexpr size_t kKernels = 15;
 
 /// A kernel of edge/kernels.
 struct KernelInfo {
@@ -100,6 +103,13 @@ struct Stay {
   int64_t begin = 0, end = 0; ///< steps [begin, end)
 };
 
+/// What lies in the arena from run to run.
+struct State {
+  std::string name;
+  int tensor = -1;
+  std::vector<int8_t> initial; ///< before the first run
+};
+
 struct Program {
   std::vector<Tensor> tensors;
   std::vector<Call> calls;
@@ -107,7 +117,9 @@ struct Program {
   bool isInputByRows = false; ///< the input is awaited row by row
   int64_t stepOffset = 0;     ///< then: where in the arena the number of the step lies
   std::vector<Port> inputs, outputs;
+  std::vector<State> states;
   int64_t arenaBytes = 0;
+  bool roundsTwice = false;           ///< as TensorFlow Lite Micro does
   std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order
   std::vector<Stay> stays;            ///< in order of tensors
   std::vector<int64_t> live;          ///< bytes at each step
@@ -166,6 +178,8 @@ struct LayerHash {
 
 /// Runs the calls on the host by the same kernels, with the self-test's inputs.
 std::vector<LayerHash> layerHashes(const Program &program);
+/// The same where kernels round twice.
+decltype(layerHashes) layerHashesTwice;
 
 /// A file of the folder.
 struct File {

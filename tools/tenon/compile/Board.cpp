@@ -40,7 +40,7 @@ Status checkBoardFlags(const BoardRequest &board, bool isBoard) {
   return isBoard || board == BoardRequest()
              ? Status::ok()
              : Status::error(ErrorId::BadArgument,
-                             "--name, --ram, --flash, --rows, --input-rows and --layout are for "
+                             "--name, --ram, --flash, --rows, --input-rows, --layout and --rounding are for "
                              "--target c and elf",
                              "leave them out");
 }

@@ -11,6 +11,9 @@ namespace tenon::tool {
 
 const std::vector<std::string> kBoardLayouts = {"model", "nhwc"};
 
+/// How results of layers are rounded: once, or as TensorFlow Lite Micro does.
+const std::vector<std::string> kRoundings = {"once", "tflite"};
+
 struct BoardRequest {
   std::string name;             ///< begins the names in C; empty for that of the model's file
   uint64_t ram = 0;             ///< the arena has at most so many bytes; 0 for no limit
@@ -18,6 +21,8 @@ struct BoardRequest {
   bool isByRows = false;        ///< rows even where whole tensors fit
   bool isInputByRows = false;   ///< the input is given row by row
   std::string layout = "model"; ///< of pictures that come in, one of kBoardLayouts
+
+  std::string rounding = "once";
 
   bool operator==(const BoardRequest &) const = default;
 };

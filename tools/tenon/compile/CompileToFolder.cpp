@@ -105,7 +105,9 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardReque
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
-  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, target, planOf(board)));
+  pipeline::BoardTarget rounded = target;
+  rounded.roundsTwice = board.rounding != kRoundings.front();
+  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, rounded, planOf(board)));
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }

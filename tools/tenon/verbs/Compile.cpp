@@ -169,7 +169,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<double> budget = std::make_shared<double>(0); // seconds; 0 for no tuning
   pipeline::CompileOptions &request = flags->options;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
+  command.add_option("MODEL", request.model, "The model (ONNX, .pt2 of torch.export, .tflite)")
       ->required();
   addOutput(command, request.output,
             "Where to write the engine; by default the model's name with .tenon. With --target c "
@@ -178,6 +178,9 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--name", board->name,
                      "For --target c: what names in C begin with; by default the model's name");
   declareBoardFlags(command, *board);
+  addChoice(command, "--rounding", board->rounding, kRoundings,
+            "For --target c: round each result once, or as TensorFlow Lite Micro does, whose bytes "
+            "the results then are");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
