@@ -4,7 +4,7 @@
 # in every target that is reached from here these are replaced, by component archives or by nothing.
 
 llvm_map_components_to_libnames(tenon_llvm_archives
-  AArch64AsmParser AArch64CodeGen AArch64Desc AArch64Info AggressiveInstCombine Analysis AsmParser AsmPrinter BinaryFormat BitReader BitWriter CodeGen CodeGenTypes Core
+  AArch64AsmParser AArch64CodeGen AArch64Desc AArch64Info AggressiveInstCombine Analysis ARMAsmParser ARMCodeGen ARMDesc ARMInfo AsmParser AsmPrinter BinaryFormat BitReader BitWriter CodeGen CodeGenTypes Core
   Coroutines DebugInfoDWARF DTLTO FrontendOpenMP InstCombine Instrumentation IPO IRReader Linker LTO MC MCParser NVPTXCodeGen
   NVPTXDesc NVPTXInfo Object Option Passes ProfileData Remarks RISCVAsmParser RISCVCodeGen RISCVDesc RISCVInfo ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
   Vectorize X86AsmParser X86CodeGen X86Desc X86Info)

@@ -82,11 +82,11 @@ os.rename(file.name, ".venv-deploy/bin/helm")
 END
 }
 
-# Two programs of a package of the distribution's backports, with the package lists of these in a folder of their own: nothing of the machine
+# Three programs of a package of the distribution's backports, with the package lists of these in a folder of their own: nothing of the machine
 # changes. QEMU before version 8 aborts on instructions of RISC-V's vectors, and Debian 12 itself has 7.2. Tests are skipped where it cannot be had.
 install_emulators() {
   local folder codename sources options suite
-  if [ -x .qemu/qemu-aarch64 ] && [ -x .qemu/qemu-riscv64 ]; then
+  if [ -x .qemu/qemu-aarch64 ] && [ -x .qemu/qemu-riscv64 ] && [ -x .qemu/qemu-riscv32 ]; then
     return
   fi
   say "getting QEMU, 60 MB"
@@ -100,7 +100,7 @@ install_emulators() {
   options=(-q -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$folder/lists"
     -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=)
   if apt-get "${options[@]}" update >&2 && (cd "$folder" && apt-get "${options[@]}" download -t "$codename-backports" qemu-user >&2); then
-    dpkg-deb --fsys-tarfile "$folder"/qemu-user_*.deb | tar -x -C .qemu --strip-components 3 ./usr/bin/qemu-aarch64 ./usr/bin/qemu-riscv64
+    dpkg-deb --fsys-tarfile "$folder"/qemu-user_*.deb | tar -x -C .qemu --strip-components 3 ./usr/bin/qemu-aarch64 ./usr/bin/qemu-riscv64 ./usr/bin/qemu-riscv32
   else
     say "there is no QEMU to be had: tests of code for Arm and RISC-V are skipped"
   fi

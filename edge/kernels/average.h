@@ -12,10 +12,14 @@ typedef struct {
   int32_t in_zero, out_zero, low, high;
 } tn_average_shape;
 
-static void tn_average(const tn_average_shape *s, const int8_t *in, const int32_t *multiplier,
-                       const uint8_t *shift, int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_average(const tn_average_shape *s, int32_t begin, int32_t end, const int8_t *in,
+                       const uint16_t *places, const int32_t *multiplier, const uint8_t *shift,
+                       int8_t *out) {
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->channels) {
-    for (int32_t oy = 0; oy < s->out_h; ++oy) {
+    tn_rows image = {in, places, s->in_w * s->channels};
+    for (int32_t oy = begin; oy < end; ++oy) {
       int32_t top = oy * s->stride_h - s->pad_h, bottom = top + s->kernel_h;
       top = top < 0 ? 0 : top;
       bottom = bottom > s->in_h ? s->in_h : bottom;
@@ -28,11 +32,12 @@ static void tn_average(const tn_average_shape *s, const int8_t *in, const int32_
         for (int32_t c = 0; c < s->channels; ++c) {
           int32_t sum = -inside * s->in_zero;
           for (int32_t y = top; y < bottom; ++y) {
+            const int8_t *row = in + tn_row(&image, y) + c;
             for (int32_t x = left; x < right; ++x) {
-              sum += in[(y * s->in_w + x) * s->channels + c];
+              sum += row[x * s->channels];
             }
           }
-          int32_t value = tn_requantize((int64_t)sum * multiplier[scale], shift[scale]);
+          int32_t value = tn_requantize(tn_product(sum, multiplier[scale]), shift[scale]);
           *out++ = tn_clamp(value + s->out_zero, s->low, s->high);
         }
       }

@@ -11,10 +11,14 @@ typedef struct {
 } tn_average_lite_shape;
 
 // `inverse` has the bits of 2^32 / n rounded up, for each number n of elements from 2 on.
-static void tn_average_lite(const tn_average_lite_shape *s, const int8_t *in,
-                            const int32_t *inverse, int8_t *out) {
+// Rows [begin, end) of each picture; `out` is the first of them. With `places`, rows of the input
+// lie there.
+static void tn_average_lite(const tn_average_lite_shape *s, int32_t begin, int32_t end,
+                            const int8_t *in, const uint16_t *places, const int32_t *inverse,
+                            int8_t *out) {
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->channels) {
-    for (int32_t oy = 0; oy < s->out_h; ++oy) {
+    tn_rows image = {in, places, s->in_w * s->channels};
+    for (int32_t oy = begin; oy < end; ++oy) {
       int32_t top = oy * s->stride_h - s->pad_h, bottom = top + s->kernel_h;
       top = top < 0 ? 0 : top;
       bottom = bottom > s->in_h ? s->in_h : bottom;
@@ -27,7 +31,7 @@ static void tn_average_lite(const tn_average_lite_shape *s, const int8_t *in,
           int32_t sum = 0;
           for (int32_t y = top; y < bottom; ++y) {
             for (int32_t x = left; x < right; ++x) {
-              sum += in[(y * s->in_w + x) * s->channels + c];
+              sum += in[tn_row(&image, y) + x * s->channels + c];
             }
           }
           uint32_t size = (uint32_t)((sum < 0 ? -sum : sum) + inside / 2);

@@ -28,7 +28,7 @@ static void tn_softmax(const tn_softmax_shape *s, const int8_t *in, const uint16
     sum <<= s->shift;
     for (int32_t i = 0; i < s->columns; ++i) {
       uint32_t part = tn_softmax_power(powers, best - in[i]) * (uint32_t)s->factor;
-      out[i] = tn_clamp((int32_t)((part + sum / 2) / sum) + s->out_zero, s->low, s->high);
+      out[i] = tn_clamp((int32_t)tn_quotient(part + sum / 2, sum) + s->out_zero, s->low, s->high);
     }
   }
 }

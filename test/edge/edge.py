@@ -1,7 +1,8 @@
-"""`tenon compile --target c`: folders of C whose bytes are those of the integer reference, on this machine and on a Cortex-M4 under QEMU; what is refused; and
-the self-test, which finds planted faults.
+"""`tenon compile --target c`: folders of C whose bytes are those of the integer reference, on this machine and on cores of boards under QEMU; what is refused; and the
+self-test, which finds planted faults.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from reference import Reference
 from tool import CNN, ToolTest
 
 RANDOM_NETS = 14
-ON_BOARD = 4
+ON_BOARD = 1
 
 
 def random_inputs(model, count):
@@ -130,8 +131,8 @@ class Host(Folders):
     def test_what_does_not_fit(self):
         onnx.save(nets.keyword_spotting(), self.folder / "large.onnx")
         self.succeed("compile", "large.onnx", "--target", "c", "--ram", "16000", "--flash", "27400", "-o", "fits")
-        done = self.refuse(6, "TN0851", "compile", "large.onnx", "--target", "c", "--ram", "12KiB")
-        self.assertIn("16000 bytes, 3712 more than --ram", done.stderr)
+        done = self.refuse(6, "TN0851", "compile", "large.onnx", "--target", "c", "--ram", "3KiB")
+        self.assertIn("3948 bytes by rows, 876 more than --ram", done.stderr)
         self.assertIn("most is live at Conv_", done.stderr)
         done = self.refuse(6, "TN0851", "compile", "large.onnx", "--target", "c", "--flash", "20KiB")
         self.assertIn("more than --flash", done.stderr)
@@ -147,18 +148,68 @@ class Host(Folders):
         self.assertIn("--shape", done.stderr)
 
 
-@unittest.skipIf(board.M4_MISSING, board.M4_MISSING)
 class Board(Folders):
-    """The same on a Cortex-M4."""
+    """The same on the cores of boards."""
+
+    def check_core(self, core, models):
+        if why := board.missing(core):
+            self.skipTest(why)
+        for name, model in models:
+            self.check_bytes(name, model, random_inputs(model, 1), functools.partial(board.run_board, core))
 
     def test_tiny_nets_on_m4(self):
-        for name, model in [("kws", nets.keyword_spotting()), ("ad", nets.anomaly_detection())]:
-            self.check_bytes(name, model, random_inputs(model, 1), board.run_m4)
+        self.check_core("cortex-m4", [("kws", nets.keyword_spotting()), ("ad", nets.anomaly_detection())])
 
-    def test_random_nets_on_m4(self):
-        for seed in range(ON_BOARD):
-            model = nets.random_net(seed)
-            self.check_bytes(f"net{seed}", model, random_inputs(model, 2), board.run_m4)
+    def test_tiny_net_on_m55(self):
+        self.check_core("cortex-m55", [("kws", nets.keyword_spotting())])
+
+    def test_random_nets(self):
+        seed = 0
+        for core in board.CORES:
+            with self.subTest(core=core):
+                self.check_core(core, [(f"net{seed + i}", nets.random_net(seed + i)) for i in range(ON_BOARD)])
+            seed += ON_BOARD
+
+
+class Library(Folders):
+    """`--target elf:CORE`, linked with lld and run under QEMU."""
+
+    def test_libraries(self):
+        model = nets.keyword_spotting()
+        inputs = random_inputs(model, 1)
+        [expected] = Reference(model).run({"x": inputs[0].astype(np.int64)})
+        onnx.save(model, self.folder / "kws.onnx")
+        for core in ("cortex-m0", "cortex-m4", "cortex-m33", "cortex-m55", "rv32imac", "rv64", "aarch64"):
+            with self.subTest(core=core):
+                report = self.json("compile", "kws.onnx", "--target", f"elf:{core}", "-o", core)
+                folder = self.folder / core
+                self.assertEqual({"kws.h", "kws.json", "libkws.a"}, {path.name for path in folder.iterdir()})
+                self.assertIn(f"#define KWS_STACK_BYTES {report['stack_bytes']}\n", (folder / "kws.h").read_text())
+                if core != "aarch64":
+                    self.assertLessEqual(report["code_bytes"], 8192)
+                on = "cortex-m0-large" if core == "cortex-m0" else core
+                if why := board.missing(on):
+                    self.skipTest(why)
+                code, outputs, said, stack = board.run_library(on, folder, "kws", inputs)
+                self.assertEqual((0, 1), (code, len(outputs)), said)
+                np.testing.assert_array_equal(expected.ravel(), outputs[0])
+                self.assertLessEqual(stack, report["stack_bytes"])
+                self.assertGreaterEqual(stack, 0.8 * report["stack_bytes"])
+
+    def test_rows(self):
+        """In the 16 KB of the board with a Cortex-M0."""
+        if why := board.missing("cortex-m0"):
+            self.skipTest(why)
+        model = nets.keyword_spotting()
+        inputs = random_inputs(model, 1)
+        onnx.save(model, self.folder / "kws.onnx")
+        report = self.json("compile", "kws.onnx", "--target", "elf:cortex-m0", "--rows", "-o", "rows")
+        code, outputs, said, stack = board.run_library("cortex-m0", self.folder / "rows", "kws", inputs)
+        self.assertEqual((0, 1), (code, len(outputs)), said)
+        [expected] = Reference(model).run({"x": inputs[0].astype(np.int64)})
+        np.testing.assert_array_equal(expected.ravel(), outputs[0])
+        self.assertLessEqual(stack, report["stack_bytes"])
+        self.refuse(2, "TN0105", "compile", "kws.onnx", "--target", "elf:cortex-m0", "--input-rows", "-o", "pushed")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ class Net:
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.nodes, self.constants, self.names = [], [], 0
+        self.is_deep = False # weights get smaller as sums get longer, so that scales stay where they are
 
     def name(self, prefix):
         self.names += 1
@@ -43,6 +44,8 @@ class Net:
         columns = shape[axis]
         per_channel = self.random.random() < 0.6
         scale = self.random.uniform(0.004, 0.02, columns if per_channel else 1).astype(np.float32)
+        if self.is_deep:
+            scale = (scale / (1.3 * math.sqrt(math.prod(shape) / columns))).astype(np.float32)
         if self.random.random() < 0.2 and not per_channel:
             numbers, zero = self.random.integers(0, 256, shape).astype(np.uint8), np.uint8(128)
         else:
@@ -100,6 +103,17 @@ def random_net(seed):
     x = net.quantize("x", shape, 0.05)
     for _ in range(4):
         x = BLOCKS[int(pick(len(BLOCKS)))](net, x)
+    return finished(net, shape, x)
+
+
+def random_picture_net(seed):
+    """A picture with more rows, and blocks that have kernels for rows."""
+    net = Net(seed)
+    pick = net.random.integers
+    shape = (1, int(pick(1, 5)), int(pick(12, 20)), int(pick(6, 11)))
+    x = net.quantize("x", shape, 0.05)
+    for _ in range(5):
+        x = ROW_BLOCKS[int(pick(len(ROW_BLOCKS)))](net, x)
     return finished(net, shape, x)
 
 
@@ -192,6 +206,8 @@ def block_wide(net, x):
 
 BLOCKS = [block_wide, block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_concat, block_move, block_function, block_conv, block_depthwise]
 
+ROW_BLOCKS = [block_wide, block_conv, block_depthwise, block_add, block_mul, block_squeeze, block_constants, block_pools, block_function, block_conv, block_depthwise]
+
 
 def keyword_spotting():
     """The layers of MLPerf Tiny's DS-CNN."""
@@ -213,3 +229,71 @@ def anomaly_detection():
     for outputs in (128, 128, 128, 128, 8, 128, 128, 128, 128):
         x = net.dense(x, outputs, 1, zero=-128)
     return net.model((1, 640), net.dense(x, 640, 0))
+
+
+def picture_conv(net, x, outputs, kernel, stride=1, activation=1, groups=1):
+    """Padded so that the result has 1 / stride of the rows, rounded up, with the larger part behind."""
+    pads = [max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x[1][2:]]
+    return net.conv(x, outputs, (kernel, kernel), (stride, stride), [pads[0] // 2, pads[1] // 2, pads[0] - pads[0] // 2, pads[1] - pads[1] // 2], groups=groups, activation=activation, zero=-128 if activation else 0)
+
+
+def classified(net, shape, x, classes):
+    x = net.quantize(net.node("GlobalAveragePool", [x[0]]), (1, x[1][1], 1, 1), x[2])
+    x = net.dense((net.node("Reshape", [x[0], net.constant(np.array([1, -1], np.int64))]), x[1][:2], x[2]), classes, 0)
+    return net.model(shape, (net.node("Softmax", [x[0]], axis=-1), x[1], 0))
+
+
+def image_classification():
+    """The layers of MLPerf Tiny's ResNet-8."""
+    net = Net(3)
+    shape = (1, 3, 32, 32)
+    x = picture_conv(net, net.quantize("x", shape, 0.5), 16, 3)
+    for outputs, stride in [(16, 1), (32, 2), (64, 2)]:
+        y = picture_conv(net, picture_conv(net, x, outputs, 3, stride), outputs, 3, activation=0)
+        x = x if stride == 1 else picture_conv(net, x, outputs, 1, stride, activation=0)
+        x = net.quantize(net.activated(net.node("Add", [x[0], y[0]]), y[2], 1), y[1], y[2] * 1.3, -128)
+    return classified(net, shape, x, 10)
+
+
+def visual_wake_words():
+    """The layers of MLPerf Tiny's MobileNetV1 0.25."""
+    net = Net(4)
+    shape = (1, 3, 96, 96)
+    x = picture_conv(net, net.quantize("x", shape, 0.5), 8, 3, 2)
+    for outputs, stride in [(16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)]:
+        x = picture_conv(net, x, x[1][1], 3, stride, groups=x[1][1])
+        x = picture_conv(net, x, outputs, 1)
+    return classified(net, shape, x, 2)
+
+
+def streaming_wake_word():
+    """The layers of MLPerf Tiny's streaming wake word, whose rows are moments."""
+    net = Net(5)
+    shape = (1, 40, 30, 1)
+    x = net.quantize("x", shape, 0.5)
+    for taps, outputs in [(3, 128), (5, 128), (10, 128), (15, 32)]:
+        x = net.conv(x, x[1][1], (taps, 1), groups=x[1][1], activation=1, zero=-128)
+        x = net.conv(x, outputs, (1, 1), activation=1, zero=-128)
+    x = (net.node("Flatten", [x[0]]), (1, math.prod(x[1])), x[2])
+    return net.model(shape, net.dense(x, 3, 0))
+
+
+def mobilenet(alpha, size):
+    """The layers of MobileNetV2."""
+    net = Net(6)
+    net.is_deep = True
+    shape = (1, 3, size, size)
+
+    def wide(channels):
+        near = max(8, int(channels * alpha + 4) // 8 * 8)
+        return near + 8 if near < 0.9 * channels * alpha else near
+
+    x = picture_conv(net, net.quantize("x", shape, 0.5), wide(32), 3, 2)
+    for growth, channels, count, first in [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]:
+        for i in range(count):
+            stride = first if i == 0 else 1
+            y = picture_conv(net, x, x[1][1] * growth, 1) if growth > 1 else x
+            y = picture_conv(net, y, y[1][1], 3, stride, groups=y[1][1])
+            y = picture_conv(net, y, wide(channels), 1, activation=0)
+            x = net.quantize(net.node("Add", [x[0], y[0]]), y[1], y[2] * 1.3, 0) if x[1] == y[1] and stride == 1 else y
+    return classified(net, shape, picture_conv(net, x, max(1280, wide(1280)), 1), 1000)

@@ -38,7 +38,22 @@ void *memset(void *to, int value, size_t size) {
   return to;
 }
 
+// Sets bits of a register of the system.
+static void allow(uintptr_t address, uint32_t bits) {
+  *(volatile uint32_t *)address |= bits;
+  __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+
 void reset(void) {
+#if __ARM_ARCH >= 7
+  allow(0xE000ED88, 0xFu << 20); // CPACR: the floating-point unit, whose registers MVE has too
+#endif
+#if __ARM_ARCH == 8 && __ARM_FEATURE_MVE
+  allow(0xE000ED14, 1u << 19); // CCR.LOB: loops without branches
+#endif
+#if __ARM_ARCH == 6
+  allow(0xE000ED14, 1u << 3); // CCR.UNALIGN_TRP: a Cortex-M3 that runs this faults where an M0 does
+#endif
   memcpy(&data_start, &data_load, (size_t)((char *)&data_end - (char *)&data_start));
   memset(&bss_start, 0, (size_t)((char *)&bss_end - (char *)&bss_start));
   leave(main());

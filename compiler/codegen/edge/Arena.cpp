@@ -41,9 +41,11 @@ std::vector<Lifetime> lifetimesOf(const Program &program) {
   return lifetimes;
 }
 
-/// The nodes of the calls at which the live buffers have the most bytes, each once.
+/// The nodes of the calls at which the live buffers have the most bytes, each once; `all` becomes
+/// the bytes of each.
 std::vector<std::string> peakNodes(const Program &program,
-                                   const std::vector<PlannedBuffer> &buffers) {
+                                   const std::vector<PlannedBuffer> &buffers,
+                                   std::vector<int64_t> &all) {
   std::vector<std::string> nodes;
   int64_t most = 0;
   for (size_t i = 0; i < program.calls.size(); ++i) {
@@ -51,6 +53,7 @@ std::vector<std::string> peakNodes(const Program &program,
     for (const PlannedBuffer &buffer : buffers) {
       live += buffer.lower <= time && time < buffer.upper ? buffer.size : 0;
     }
+    all.push_back(live);
     if (live > most) {
       most = live;
       nodes.clear();
@@ -66,6 +69,14 @@ std::vector<std::string> peakNodes(const Program &program,
 
 void planArena(Program &program) {
   std::vector<Lifetime> lifetimes = lifetimesOf(program);
+  int64_t calls = static_cast<int64_t>(program.calls.size());
+  program.stays.clear();
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    if (lifetimes[i].begin >= 0) {
+      program.stays.push_back({static_cast<int>(i), 1, std::max<int64_t>(lifetimes[i].begin - 1, 0),
+                               std::min(lifetimes[i].end - 1, calls)});
+    }
+  }
   // The buffer of each tensor: that of what it overwrites, or its own.
   std::vector<int> buffers(program.tensors.size());
   std::iota(buffers.begin(), buffers.end(), 0);
@@ -93,7 +104,8 @@ void planArena(Program &program) {
   }
   constexpr int64_t kAlignment = 4; // for kernels that load words
   program.arenaBytes = OffsetPlanner().plan(planned, {.alignment = kAlignment}).bytes;
-  program.peakNodes = peakNodes(program, planned);
+  program.live.clear();
+  program.peakNodes = peakNodes(program, planned, program.live);
   for (size_t i = 0; i < owners.size(); ++i) {
     program.tensors[owners[i]].offset = planned[i].offset;
   }

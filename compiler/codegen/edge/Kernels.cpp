@@ -57,6 +57,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, kKernels> kT
 #include "edge/kernels/fill.inc"
     },
     {
+        "mean",
+#include "edge/kernels/mean.inc"
+    },
+    {
         "add_lite",
 #include "edge/kernels/add_lite.inc"
     },

@@ -1,6 +1,7 @@
 // A program as a folder of C99: header, code, constants, the kernels used, self-test, Makefile. The
 // kernels are static functions of the one file that calls them, so that two models link together.
-#include "compiler/codegen/edge/Program.h"
+// One file: all texts are made of the same names.
+#include "compiler/codegen/edge/PrintText.h"
 #include "compiler/codegen/edge/Report.h"
 #include "support/text/Text.h"
 
@@ -20,22 +21,6 @@ constexpr std::array<std::string_view, 37> kKeywords = {
     "inline",   "int",    "long",   "register", "restrict",  "return",   "short",    "signed",
     "sizeof",   "static", "struct", "switch",   "typedef",   "union",    "unsigned", "void",
     "volatile", "while",  "_Bool",  "_Complex", "_Imaginary"};
-
-std::string upper(std::string_view name) {
-  std::string text(name);
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
-/// One line for a comment.
-std::string commentText(std::string_view text) {
-  std::string plain;
-  for (unsigned char c : text) {
-    plain += c < ' ' || c > '~' || c == '*' || c == '\\' || c == '?' ? '_' : static_cast<char>(c);
-  }
-  return plain;
-}
 
 /// So that it reads back as the same double.
 std::string numberText(double value) {
@@ -68,36 +53,44 @@ std::string elementText(const Constant &constant, size_t index) {
   return strCat("INT64_C(", value, ")");
 }
 
-std::string arrayText(const Constant &constant) {
+/// Before the number `index` of an array.
+std::string_view lineBreak(size_t index) {
   constexpr size_t kPerLine = 20;
+  return index % kPerLine == 0 ? "\n  " : " ";
+}
+
+std::string arrayText(const Constant &constant) {
   std::string text;
   size_t count = constant.bytes.size() / constant.elementBytes;
   for (size_t i = 0; i < count; ++i) {
-    text += i % kPerLine == 0 ? "\n  " : " ";
-    text += elementText(constant, i) + ",";
+    text += strCat(lineBreak(i), elementText(constant, i), ",");
   }
   return text + "\n";
 }
 
 class Printer {
 public:
-  Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)),
+  Printer(const Program &printed, const std::string &modelName, const Footprint &made)
+      : program(printed), name(modelName), footprint(made), capital(upper(modelName)),
         hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {}
 
   std::vector<File> files() const {
-    return {{name + ".h", header()},          {name + ".c", code()},
-            {name + "_weights.c", weights()}, {name + "_weights.h", weightsHeader()},
-            {name + "_kernels.h", kernels()}, {name + "_selftest.c", selfTest()},
+    if (!footprint.archive.empty()) {
+      return {{name + ".h", header()}, {"lib" + name + ".a", footprint.archive}};
+    }
+    return {{name + ".h", header()},
+            {name + ".c", code()},
+            {name + "_weights.c", weights()},
+            {name + "_weights.h", weightsHeader()},
+            {name + "_kernels.h", kernels()},
+            {name + "_selftest.c", selfTestText(program, name, hashes)},
             {"Makefile", makefile()}};
   }
 
-  std::string report() const { return reportOf(program, name, hashes); }
+  std::string report() const { return reportOf(program, name, hashes, footprint); }
 
 private:
-  std::string begin(std::string_view what) const {
-    return strCat("/* ", name, ": ", what, " Written by tenon compile. */\n");
-  }
+  std::string begin(std::string_view what) const { return beginText(name, what); }
 
   void addPorts(std::string &text, const std::vector<Port> &ports, std::string_view kind) const {
     for (size_t i = 0; i < ports.size(); ++i) {
@@ -110,7 +103,12 @@ private:
       }
       const Tensor &tensor = program.tensors[port.tensor];
       text += strCat("\n/* ", commentText(port.name), ": [", dims, "] */\n");
-      text += strCat(prefix, "_OFFSET ", tensor.offset, "\n");
+      if (tensor.places.empty()) {
+        text += strCat(prefix, "_OFFSET ", tensor.offset, "\n");
+      } else {
+        text += strCat(prefix, "_ROWS ", tensor.rows, "\n");
+        text += strCat(prefix, "_ROW_BYTES ", tensor.bytes / tensor.rows, "\n");
+      }
       text += strCat(prefix, "_BYTES ", tensor.bytes, "\n");
       text += strCat(prefix, "_SCALE ", numberText(port.scale), "\n");
       text += strCat(prefix, "_ZERO_POINT ", port.zero < 0 ? "(" : "", port.zero,
@@ -125,20 +123,35 @@ private:
     text += strCat("/* Memory of one run, aligned to 4. It belongs to the caller; runs with arenas "
                    "of their own may overlap. */\n#define ",
                    capital, "_ARENA_BYTES ", program.arenaBytes, "\n");
+    text += strCat("\n/* Deepest stack of one run on a ", footprint.core,
+                   footprint.archive.empty() ? ", as LLVM compiles this with -O2. Another compiler "
+                                               "may need more. */\n#define "
+                                             : ". */\n#define ",
+                   capital, "_STACK_BYTES ", footprint.stackBytes, "\n");
     text += strCat("\n/* Inputs and outputs lie in the arena, at their offsets, in the model's "
                    "order of dims. A number q\n   stands for (q - ZERO_POINT) * SCALE. */\n");
     addPorts(text, program.inputs, "INPUT");
     addPorts(text, program.outputs, "OUTPUT");
-    text += strCat("\n/* From the inputs to the outputs. The inputs are overwritten. */\nvoid ",
-                   name, "_run(void *arena);\n");
+    if (program.isInputByRows) {
+      text += strCat("\n/* Before the first row. */\nvoid ", name, "_begin(void *arena);\n",
+                     "\n/* The next row of the input, of ", capital,
+                     "_INPUT_ROW_BYTES numbers. 1 with the last one: then the outputs are there, "
+                     "and the next\n   row is the first of another input; else 0. */\nint ",
+                     name, "_push_row(void *arena, const int8_t *row);\n");
+    } else {
+      text += strCat("\n/* From the inputs to the outputs. The inputs are overwritten. */\nvoid ",
+                     name, "_run(void *arena);\n");
+    }
     if (!program.states.empty()) {
       text += strCat("\n/* The arena keeps what a run leaves to the next. This is what the first "
                      "one finds: call it before. */\nvoid ",
                      name, "_reset(void *arena);\n");
     }
-    text +=
-        strCat("\n/* The same layer by layer, in order from 0. */\n#define ", capital, "_LAYERS ",
-               program.calls.size(), "\nvoid ", name, "_layer(void *arena, int layer);\n");
+    text += strCat("\n#define ", capital, "_LAYERS ", program.calls.size(), "\n");
+    if (program.steps.empty()) {
+      text += strCat("\n/* The same layer by layer, in order from 0. */\nvoid ", name,
+                     "_layer(void *arena, int layer);\n");
+    }
     text += strCat("\n/* 0, or 1 and the first layer whose output differs from what the compiler "
                    "found. */\nint ",
                    name, "_selftest(void *arena, int *layer);\nconst char *", name,
@@ -151,6 +164,38 @@ private:
     return strCat(name, "_", call, "_", constant.name);
   }
 
+  std::string placesName(int tensor) const { return placesText(name, tensor); }
+
+  static std::string numberType(int64_t bytes) { return bytes == 1 ? "uint8_t" : "uint16_t"; }
+
+  /// Tables of a plan by rows: which layer makes which row at each step, and where rows lie.
+  template <typename F> void forRowTables(F function) const {
+    if (program.steps.empty()) {
+      return;
+    }
+    auto add = [&](const std::string &array, const std::string &type, auto numberOf) {
+      std::string numbers;
+      for (size_t i = 0; i < program.steps.size(); ++i) {
+        numbers += strCat(lineBreak(i), numberOf(program.steps[i]), ",");
+      }
+      function(array, type, program.steps.size(), numbers);
+    };
+    add(name + "_step_layers", numberType(stepCallBytes(program)),
+        [](const Step &step) { return step.call; });
+    add(name + "_step_rows", numberType(stepRowBytes(program)),
+        [](const Step &step) { return step.row; });
+    for (size_t i = 0; i < program.tensors.size(); ++i) {
+      const std::vector<uint16_t> &places = program.tensors[i].places;
+      std::string numbers;
+      for (size_t row = 0; row < places.size(); ++row) {
+        numbers += strCat(lineBreak(row), static_cast<int>(places[row]), ",");
+      }
+      if (!places.empty()) {
+        function(placesName(static_cast<int>(i)), std::string("uint16_t"), places.size(), numbers);
+      }
+    }
+  }
+
   std::string weightsHeader() const {
     std::string text = begin("its constants.");
     text += strCat("#ifndef ", capital, "_WEIGHTS_H\n#define ", capital,
@@ -159,6 +204,14 @@ private:
       text += strCat("extern const ", constant.type, " ", arrayName(call, constant), "[",
                      constant.bytes.size() / constant.elementBytes, "];\n");
     });
+    forRowTables(
+        [&](const std::string &array, const std::string &type, size_t count, const std::string &) {
+          text += strCat("extern const ", type, " ", array, "[", count, "];\n");
+        });
+    if (!program.steps.empty()) {
+      text += strCat("\n#define ", capital, "_STEPS ", program.steps.size(), "\nvoid ", name,
+                     "_step(void *arena, int step);\n");
+    }
     return text + "\n#endif\n";
   }
 
@@ -177,6 +230,11 @@ private:
       text += strCat(capital, "_WEIGHT const ", constant.type, " ", arrayName(call, constant), "[",
                      constant.bytes.size() / constant.elementBytes, "] = {", arrayText(constant),
                      "};\n");
+    });
+    forRowTables([&](const std::string &array, const std::string &type, size_t count,
+                     const std::string &numbers) {
+      text += strCat("\n", capital, "_WEIGHT const ", type, " ", array, "[", count, "] = {",
+                     numbers, "\n};\n");
     });
     return text;
   }
@@ -218,17 +276,40 @@ private:
     return text + "\n#endif\n";
   }
 
+  std::string rowText(int tensor) const { return edge::rowText(program, name, tensor); }
+
   std::string callText(size_t index) const {
     const Call &call = program.calls[index];
-    std::string text = strCat("tn_", infoOf(call.kernel).name, "(&shape_", index);
-    auto at = [&](int tensor) { return strCat(", bytes + ", program.tensors[tensor].offset); };
-    for (int tensor : call.reads) {
-      text += at(tensor);
+    const KernelInfo &info = infoOf(call.kernel);
+    std::string text = strCat("tn_", info.name, "(&shape_", index);
+    bool isWindow = std::ranges::find(info.fields, "kernel_h") != info.fields.end();
+    bool isRow = call.form == RowForm::Window;
+    auto rows = std::ranges::find(info.fields, "out_h") - info.fields.begin();
+    if (isWindow) {
+      text += isRow ? std::string(", row, row + 1")
+                    : strCat(", 0, ", call.shape[static_cast<size_t>(rows)]);
+    } else if (call.form == RowForm::Sum) {
+      text += ", row";
+    }
+    for (size_t i = 0; i < call.reads.size(); ++i) {
+      bool hasPlaces = isRow && !program.tensors[call.reads[i]].places.empty();
+      text += readsRow(program, call, i) ? strCat(", ", rowText(call.reads[i]))
+                                         : strCat(", bytes + ", readOffset(program, call, i, 0));
+      if (isWindow) {
+        text += strCat(", ", hasPlaces ? placesName(call.reads[i]) : std::string("0"));
+      }
     }
     for (const Constant &constant : call.constants) {
       text += strCat(", ", arrayName(index, constant));
     }
-    return text + at(call.writes) + ");";
+    if (call.form == RowForm::Sum) {
+      text += strCat(", (int32_t *)(void *)(bytes + ", program.tensors[call.sums].offset, ")");
+    }
+    bool makesRow = isRow || call.form == RowForm::Each;
+    return strCat(text, ", ",
+                  makesRow ? rowText(call.writes)
+                           : strCat("bytes + ", program.tensors[call.writes].offset),
+                  ");");
   }
 
   std::string reset() const {
@@ -268,66 +349,42 @@ private:
       text += "};\n";
     }
     text += reset();
-    text += strCat("\nvoid ", name, "_layer(void *arena, int layer) {\n  int8_t *bytes = arena;\n",
-                   "  switch (layer) {\n");
+    bool isByRows = !program.steps.empty();
+    text += isByRows ? strCat("\nvoid ", name, "_step(void *arena, int step) {\n",
+                              "  int8_t *bytes = arena;\n  int32_t row = ", name,
+                              "_step_rows[step];\n  switch (", name, "_step_layers[step]) {\n")
+                     : strCat("\nvoid ", name, "_layer(void *arena, int layer) {\n",
+                              "  int8_t *bytes = arena;\n  switch (layer) {\n");
     for (size_t i = 0; i < program.calls.size(); ++i) {
       text += strCat("  case ", i, ":\n    ", callText(i), "\n    break;\n");
     }
-    text += "  default:\n    (void)bytes;\n    break;\n  }\n}\n";
-    text += strCat("\nvoid ", name, "_run(void *arena) {\n  for (int layer = 0; layer < ", capital,
-                   "_LAYERS; ++layer) {\n    ", name, "_layer(arena, layer);\n  }\n}\n");
+    text += strCat("  default:\n    (void)bytes;\n", isByRows ? "    (void)row;\n" : "",
+                   "    break;\n  }\n}\n");
+    if (program.isInputByRows) {
+      return text + pushRow();
+    }
+    std::string_view one = isByRows ? "step" : "layer";
+    text += strCat("\nvoid ", name, "_run(void *arena) {\n  for (int ", one, " = 0; ", one, " < ",
+                   capital, isByRows ? "_STEPS; ++" : "_LAYERS; ++", one, ") {\n    ", name, "_",
+                   one, "(arena, ", one, ");\n  }\n}\n");
     return text;
   }
 
-  std::string selfTest() const {
-    std::string text = begin("its self-test; with -DSELFTEST_MAIN a program.");
-    text += strCat("#include \"", name, ".h\"\n\n",
-                   "/* Where a layer's output lies and what its bytes hash to (FNV-1a). A layer of "
-                   "no bytes leaves its\n   output to be completed by the next. */\n",
-                   "typedef struct {\n  const char *name;\n  int32_t offset, bytes;\n  uint32_t "
-                   "hash;\n} selftest_layer;\n\n",
-                   "static const selftest_layer selftest_layers[] = {\n");
-    for (size_t i = 0; i < program.calls.size(); ++i) {
-      const Call &call = program.calls[i];
-      const Tensor &tensor = program.tensors[call.writes];
-      char hash[16];
-      std::snprintf(hash, sizeof(hash), "0x%08xu", hashes[i]);
-      std::string shown = commentText(call.node);
-      std::ranges::replace(shown, '"', '_');
-      text += strCat("  {\"", shown, "\", ", tensor.offset, ", ", call.completes ? tensor.bytes : 0,
-                     ", ", hash, "},\n");
-    }
-    text += strCat("};\n\nconst char *", name,
-                   "_layer_name(int layer) { return selftest_layers[layer].name; }\n\n");
-    text += strCat("static uint32_t selftest_fill(uint8_t *bytes, int32_t count, uint32_t state) "
-                   "{\n  for (int32_t i = 0; i < count; ++i) {\n    state = state * 1664525u + "
-                   "1013904223u;\n    bytes[i] = (uint8_t)(state >> 24);\n  }\n  return state;\n}\n"
-                   "\nint ",
-                   name, "_selftest(void *arena, int *layer) {\n  uint8_t *bytes = arena;\n",
-                   "  uint32_t state = ", kSelfTestSeed, "u;\n");
-    if (!program.states.empty()) {
-      text += strCat("  ", name, "_reset(arena);\n");
-    }
-    for (const Port &port : program.inputs) {
-      const Tensor &tensor = program.tensors[port.tensor];
-      text += strCat("  state = selftest_fill(bytes + ", tensor.offset, ", ", tensor.bytes,
-                     ", state);\n");
-    }
-    text += strCat("  for (int i = 0; i < ", capital, "_LAYERS; ++i) {\n    ", name,
-                   "_layer(arena, i);\n",
-                   "    const selftest_layer *expected = &selftest_layers[i];\n    uint32_t hash = "
-                   "2166136261u;\n    for (int32_t k = 0; k < expected->bytes; ++k) {\n      hash "
-                   "= (hash ^ bytes[expected->offset + k]) * 16777619u;\n    }\n    if "
-                   "(expected->bytes > 0 && hash != expected->hash) {\n      *layer = i;\n      "
-                   "return 1;\n    }\n  }\n  (void)state;\n  return 0;\n}\n");
-    text += strCat(
-        "\n#ifdef SELFTEST_MAIN\n#include <stdio.h>\n\nint main(void) {\n  static "
-        "uint32_t arena[(",
-        capital, "_ARENA_BYTES + 3) / 4];\n  int layer = 0;\n  if (", name,
-        "_selftest(arena, &layer)) {\n    printf(\"", name, ": layer %d (%s) differs\\n\", layer, ",
-        name, "_layer_name(layer));\n    return 1;\n  }\n  printf(\"", name,
-        ": %d layers are as compiled\\n\", ", capital, "_LAYERS);\n  return 0;\n}\n", "#endif\n");
-    return text;
+  std::string pushRow() const {
+    int input = program.inputs.front().tensor;
+    std::string number = strCat("  int32_t *step = (int32_t *)(void *)((int8_t *)arena + ",
+                                program.stepOffset, ");\n");
+    std::string layer = strCat(name, "_step_layers[*step]");
+    std::string advance = strCat("  while (*step < ", capital, "_STEPS && ", layer, " != ", capital,
+                                 "_LAYERS) {\n    ", name, "_step(arena, (*step)++);\n  }\n");
+    return strCat("\nvoid ", name, "_begin(void *arena) {\n", number, "  *step = 0;\n}\n\nint ",
+                  name, "_push_row(void *arena, const int8_t *numbers) {\n", number, advance,
+                  "  int8_t *bytes = arena;\n  int32_t row = ", name,
+                  "_step_rows[(*step)++];\n  int8_t *to = ", rowText(input),
+                  ";\n  for (int32_t i = 0; i < ", capital,
+                  "_INPUT_ROW_BYTES; ++i) {\n    to[i] = numbers[i];\n  }\n", advance,
+                  "  if (*step < ", capital, "_STEPS) {\n    return 0;\n  }\n  *step = 0;\n",
+                  "  return 1;\n}\n");
   }
 
   std::string makefile() const {
@@ -346,8 +403,9 @@ private:
 
   const Program &program;
   const std::string &name;
+  const Footprint &footprint;
   std::string capital;
-  std::vector<uint32_t> hashes;
+  std::vector<LayerHash> hashes;
 };
 
 } // namespace
@@ -360,9 +418,10 @@ bool isIdentifier(std::string_view name) {
   return isWord && std::ranges::find(kKeywords, name) == kKeywords.end();
 }
 
-Folder printFolder(const Program &program, const std::string &name) {
-  Printer printer(program, name);
+Folder printFolder(const Program &program, const std::string &name, const Footprint &footprint) {
+  Printer printer(program, name, footprint);
   Folder folder{printer.files(), printer.report()};
+  folder.rowBytes = rowTableBytes(program);
   folder.files.push_back({name + ".json", folder.report});
   for (const Call &call : program.calls) {
     for (const Constant &constant : call.constants) {

@@ -7,6 +7,6 @@ namespace tenon::codegen::edge {
 
 /// tenon.edge/1. `hashes` are those of layerHashes.
 std::string reportOf(const Program &program, const std::string &name,
-                     const std::vector<uint32_t> &hashes);
+                     const std::vector<LayerHash> &hashes, const Footprint &footprint);
 
 } // namespace tenon::codegen::edge

@@ -89,11 +89,15 @@ Status gapsFound(const CheckRequest &request, const ModelInfo &info) {
 }
 
 /// What has no kernel for --target c, as gaps of the model; what it takes where there are none.
-Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &report) {
+Status addBoard(const CheckRequest &request, const pipeline::BoardTarget &target, ModelInfo &info,
+                CheckReport &report) {
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model", false));
+  pipeline::BoardPlan plan = planOf(request.board);
+  plan.wantsChoices = true;
+  TENON_ASSIGN(pipeline::CompiledToC compiled,
+               pipeline::compileToC(options, "model", target, plan));
   int64_t opset = 0;
   for (const ModelOpset &each : info.opsets) {
     opset = each.domain.empty() ? each.version : opset;
@@ -111,13 +115,22 @@ Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &repor
   }
   if (info.gaps.empty()) {
     report.json["arena_bytes"] = compiled.arenaBytes;
+    report.json["stack_bytes"] = compiled.stackBytes;
     report.json["weight_bytes"] = compiled.folder.weightBytes;
     report.json["scale_bytes"] = compiled.folder.scaleBytes;
-    report.text = fmt::format(
-        "{}: everything is supported for c: {} layers; arena {} bytes, weights {} bytes, scales "
-        "and tables {} bytes",
-        request.path, compiled.layers, compiled.arenaBytes, compiled.folder.weightBytes,
-        compiled.folder.scaleBytes);
+    report.json["row_bytes"] = compiled.folder.rowBytes;
+    report.json["choices"] = Json::array();
+    report.text =
+        fmt::format("{}: everything is supported for {}: {} layers; {}", request.path,
+                    fmt::join(request.targets, ","), compiled.layers, takenText(compiled));
+    for (const pipeline::BoardChoice &choice : compiled.choices) {
+      report.json["choices"].push_back({{"flags", choice.flags},
+                                        {"arena_bytes", choice.arenaBytes},
+                                        {"row_bytes", choice.rowBytes}});
+      report.text += fmt::format("\n  with {}: arena {} bytes, tables of rows {} bytes",
+                                 choice.flags, choice.arenaBytes, choice.rowBytes);
+    }
+    report.verdict = checkLimits(request.path, request.board, compiled);
   }
   return Status::ok();
 }
@@ -138,15 +151,15 @@ Status addUsers(const std::string &engine, const UsersRequest &users, CheckRepor
 
 Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
-  TENON_ASSIGN(Targets targets,
-               isBoard ? Result<Targets>(Targets()) : parseTargets(request.targets));
+  TENON_ASSIGN(std::optional<pipeline::BoardTarget> board, boardTarget(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, board.has_value()));
+  TENON_ASSIGN(Targets targets, board ? Result<Targets>(Targets()) : parseTargets(request.targets));
   TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
   std::string target = fmt::format("{}", fmt::join(request.targets, ","));
   CheckReport report;
   report.json = {{"model", request.path}, {"target", target}, {"gaps", Json::array()}};
-  if (isBoard && info.gaps.empty()) {
-    TENON_TRY(addBoard(request, info, report));
+  if (board && info.gaps.empty()) {
+    TENON_TRY(addBoard(request, *board, info, report));
   }
   for (const ModelGap &gap : info.gaps) {
     report.json["gaps"].push_back(describeGap(gap));
@@ -156,7 +169,7 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
     report.verdict = gapsFound(request, info);
     return report;
   }
-  if (isBoard) {
+  if (board) {
     return report;
   }
   TENON_ASSIGN(pipeline::CompileSummary found, firstPhases(request, targets));
@@ -229,8 +242,9 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
 } // namespace
 
 Result<CheckReport> checkFile(const CheckRequest &request) {
-  TENON_ASSIGN(bool isBoard, isForBoard(request.targets));
-  if (!isBoard) {
+  TENON_ASSIGN(std::optional<pipeline::BoardTarget> board, boardTarget(request.targets));
+  TENON_TRY(checkBoardFlags(request.board, board.has_value()));
+  if (!board) {
     TENON_TRY(parseTargets(request.targets).takeStatus());
   }
   TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));

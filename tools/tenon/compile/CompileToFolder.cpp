@@ -1,6 +1,7 @@
 // Relies on the pipeline for what the files hold; each goes to its place at once.
 #include "tools/tenon/compile/CompileToFolder.h"
 
+#include "compiler/codegen/edge/Library.h"
 #include "runtime/tensors/ShapeText.h"
 #include "support/files/AtomicFile.h"
 #include "support/files/FileError.h"
@@ -10,13 +11,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 
 namespace tenon::tool {
 namespace {
-
-constexpr std::string_view kBoard = "c";
 
 /// Flags that say something about engines.
 Status checkEngineFlags(const CompileRequest &request) {
@@ -42,7 +42,7 @@ Status checkEngineFlags(const CompileRequest &request) {
   for (auto [isGiven, flag] : given) {
     if (isGiven) {
       return Status::error(ErrorId::BadArgument,
-                           fmt::format("{} is for engines, and --target c makes none", flag),
+                           fmt::format("{} is for engines, and a board has none", flag),
                            "leave it out");
     }
   }
@@ -59,45 +59,44 @@ Result<std::string> nameFor(const std::string &model, const std::string &name) {
   return made;
 }
 
-Status checkLimits(const std::string &model, const BoardRequest &board,
-                   const pipeline::CompiledToC &compiled) {
-  uint64_t arena = static_cast<uint64_t>(compiled.arenaBytes);
-  if (board.ram > 0 && arena > board.ram) {
-    return Status::error(
-        ErrorId::MemoryBudgetExceeded,
-        fmt::format("{}: the arena has {} bytes, {} more than --ram", model, arena,
-                    arena - board.ram),
-        fmt::format("most is live at {}: make what these read or write smaller, or raise --ram",
-                    fmt::join(compiled.peakNodes, ", ")));
-  }
-  uint64_t constants =
-      static_cast<uint64_t>(compiled.folder.weightBytes + compiled.folder.scaleBytes);
-  if (board.flash > 0 && constants > board.flash) {
-    return Status::error(ErrorId::MemoryBudgetExceeded,
-                         fmt::format("{}: the constants have {} bytes, {} more than --flash", model,
-                                     constants, constants - board.flash),
-                         "make the model narrower, for example with tenon prune before it is "
-                         "quantized, or raise --flash");
-  }
-  return Status::ok();
-}
-
 } // namespace
 
-Result<bool> isForBoard(const std::vector<std::string> &targets) {
+Result<std::optional<pipeline::BoardTarget>> boardTarget(const std::vector<std::string> &targets) {
   std::string all = fmt::format("{}", fmt::join(targets, ","));
-  if (all == kBoard) {
-    return true;
+  bool isAny = false;
+  for (std::string_view rest = all; !rest.empty();) {
+    std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    isAny |= one == "c" || one.starts_with("c:") || one == "elf" || one.starts_with("elf:");
   }
-  if (fmt::format(",{},", all).find(fmt::format(",{},", kBoard)) != std::string::npos) {
+  if (!isAny) {
+    return std::optional<pipeline::BoardTarget>();
+  }
+  if (all.find(',') != std::string::npos) {
     return Status::error(ErrorId::BadArgument,
-                         "--target c makes a folder of C, not a part of an engine",
-                         "compile once for c and once for the other targets");
+                         fmt::format("--target {} makes files for a board, not a part of an engine",
+                                     all.find("elf") == std::string::npos ? "c" : "elf"),
+                         "compile once for the board and once for the other targets");
   }
-  return false;
+  pipeline::BoardTarget target;
+  target.isLibrary = all.starts_with("elf");
+  size_t colon = all.find(':');
+  if (colon != std::string::npos) {
+    target.core = all.substr(colon + 1);
+  }
+  bool isMissing = target.isLibrary && colon == std::string::npos;
+  if (isMissing || codegen::edge::coreNamed(target.core) == nullptr) {
+    return Status::error(
+        ErrorId::BadArgument,
+        isMissing ? "--target elf names no core"
+                  : fmt::format("--target {} names a core that is not known", all),
+        fmt::format("give one of {}: --target elf:cortex-m4", codegen::edge::coreNames()));
+  }
+  return std::optional(target);
 }
 
-Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardRequest &board) {
+Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardRequest &board,
+                                       const pipeline::BoardTarget &target) {
   pipeline::CompileOptions &options = request.options;
   TENON_TRY(checkEngineFlags(request));
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
@@ -106,8 +105,9 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardReque
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
-  TENON_ASSIGN(result.compiled,
-               pipeline::compileToC(options, identifier, board.rounding != kRoundings.front()));
+  pipeline::BoardTarget rounded = target;
+  rounded.roundsTwice = board.rounding != kRoundings.front();
+  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier, rounded, planOf(board)));
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }

@@ -1,6 +1,7 @@
 // `tenon check`: what a model has that Tenon lacks, or whether an engine file is whole.
 
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/BoardFlags.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CheckFile.h"
@@ -21,6 +22,7 @@ Action declareCheck(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--shape", request->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
+  declareBoardFlags(command, request->board);
   declareUsersFlags(command, request->users);
   declareStrictFlag(command, request->strict);
   return [request](Terminal &terminal) -> Status {

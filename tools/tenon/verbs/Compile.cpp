@@ -3,6 +3,7 @@
 #include "support/LanguageStep.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/BoardFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -117,9 +118,10 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
   return isAnswer ? Status::ok() : tuned.takeStatus();
 }
 
-/// `--target c`.
-Status compileForBoard(CompileRequest &request, const BoardRequest &board, Terminal &terminal) {
-  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board));
+/// `--target c` and `--target elf:CORE`.
+Status compileForBoard(CompileRequest &request, const BoardRequest &board,
+                       const pipeline::BoardTarget &target, Terminal &terminal) {
+  TENON_ASSIGN(CompiledFolder made, compileToFolder(request, board, target));
   if (terminal.json()) {
     Json report = parseJson(made.compiled.folder.report);
     report.erase("schema");
@@ -128,10 +130,8 @@ Status compileForBoard(CompileRequest &request, const BoardRequest &board, Termi
     return Status::ok();
   }
   terminal.note(fmt::format(
-      "{}: {} layers; arena {} bytes, weights {} bytes, scales and tables {} bytes; make -C {} "
-      "test runs its self-test",
-      made.folder, made.compiled.layers, made.compiled.arenaBytes, made.compiled.folder.weightBytes,
-      made.compiled.folder.scaleBytes, made.folder));
+      "{}: {} layers; {}{}", made.folder, made.compiled.layers, takenText(made.compiled),
+      target.isLibrary ? "" : fmt::format("; make -C {} test runs its self-test", made.folder)));
   return Status::ok();
 }
 
@@ -143,15 +143,11 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
   if (budget > 0) {
     request.tune = [&] { return tuneFirst(request, budget, terminal); };
   }
-  TENON_ASSIGN(bool isFolder, isForBoard(request.target.targets));
-  if (isFolder) {
-    return compileForBoard(request, board, terminal);
+  TENON_ASSIGN(std::optional<pipeline::BoardTarget> forBoard, boardTarget(request.target.targets));
+  if (forBoard) {
+    return compileForBoard(request, board, *forBoard, terminal);
   }
-  if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument,
-                         "--name, --ram, --flash and --rounding are for --target c",
-                         "leave them out");
-  }
+  TENON_TRY(checkBoardFlags(board, forBoard.has_value()));
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
   if (result.engine.empty() && !options.stopAfter) {
     terminal.note("the region compiles");
@@ -181,18 +177,15 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<BoardRequest> board = std::make_shared<BoardRequest>();
   command.add_option("--name", board->name,
                      "For --target c: what names in C begin with; by default the model's name");
-  constexpr uint64_t kMostOfBoard = uint64_t{1} << 32;
-  addBytes(command, "--ram", {1, kMostOfBoard}, board->ram,
-           "For --target c: refuse a larger arena (64KiB)");
-  addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
-           "For --target c: refuse more bytes of constants (256KiB)");
+  declareBoardFlags(command, *board);
   addChoice(command, "--rounding", board->rounding, kRoundings,
             "For --target c: round each result once, or as TensorFlow Lite Micro does, whose bytes "
             "the results then are");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +
-                      ". Or c: a folder of C99 for boards, of a model in 8 bits; "
+                      ". Or c: a folder of C99 for boards, of a model in 8 bits, or "
+                      "elf:CORE: a static library for elf:cortex-m4 and others; "
                       "docs/guides/edge.md");
   command
       .add_option(

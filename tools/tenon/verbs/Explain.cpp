@@ -7,6 +7,7 @@
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/explain/ActivationCost.h"
+#include "tools/tenon/explain/BoardMemory.h"
 #include "tools/tenon/explain/Sharding.h"
 #include "tools/tenon/inputs/Units.h"
 #include "tools/tenon/target/DeviceProfile.h"
@@ -123,6 +124,12 @@ Status explain(ExplainFlags &flags, Terminal &terminal) {
   if (flags.request.topic == kSharding) {
     return explainSharding(flags, terminal);
   }
+  if (flags.request.topic == "memory" && isBoardReport(flags.request.engine)) {
+    TENON_ASSIGN(Json report, readBoardReport(flags.request.engine));
+    terminal.json() ? terminal.printJson("explain-memory", std::move(report))
+                    : terminal.print(boardMemoryText(report));
+    return Status::ok();
+  }
   TENON_ASSIGN(Json explained, explainEngine(flags.request));
   if (flags.request.topic == "precision" && flags.request.node.empty()) {
     TENON_ASSIGN(Json cost, activationCost(flags.request));
@@ -142,7 +149,9 @@ Action declareExplain(CLI::App &command) {
   std::vector<std::string> topics = explainTopics();
   topics.emplace_back(kSharding);
   addChoice(command, "TOPIC", flags->request.topic, topics, "What to explain")->required();
-  command.add_option("ENGINE", flags->request.engine, "The engine; for sharding the model")
+  command
+      .add_option("ENGINE", flags->request.engine,
+                  "The engine; for sharding the model, for memory also a folder of --target c")
       ->required();
   command.add_option("NODE", flags->request.node,
                      "A node of the model, or a region; without it, an overview in one screen");
