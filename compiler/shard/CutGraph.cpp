@@ -97,7 +97,8 @@ Value Writer::rankSlice(Value value, const State &state) {
     copies.push_back(piece.copies);
   }
   return tn::RankSliceOp::create(builder, location, localType(value, state), value, plan.ranks,
-                                 state.cut.dim, state.cut.repeat, sizes, copies);
+                                 state.cut.dim, state.cut.repeat, sizes, copies,
+                                 /*part=*/IntegerAttr());
 }
 
 Value Writer::alone(Value value) {
