@@ -74,7 +74,7 @@ public:
     llvm::DenseSet<Operation *> all = shard::summable(graph), sums;
     for (int64_t number : {2, 4}) {
       TENON_ASSIGN(shard::Plan plan, cuts(number, &all));
-      shard::addRowCuts(graph, plan, sums);
+      shard::addSums(graph, plan, all, sums);
     }
     return ranks == 1 ? shard::planOfOne(graph, std::move(sums)) : cuts(ranks, &sums);
   }
