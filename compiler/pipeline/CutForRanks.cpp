@@ -3,6 +3,7 @@
 // each rank's own.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/graph/EqualSums.h"
 #include "compiler/graph/TnShard.h"
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
@@ -74,7 +75,7 @@ public:
     llvm::DenseSet<Operation *> all = shard::summable(graph), sums;
     for (int64_t number : {2, 4}) {
       TENON_ASSIGN(shard::Plan plan, cuts(number, &all));
-      shard::addSums(graph, plan, all, sums);
+      shard::addRowCuts(graph, plan, sums);
     }
     return ranks == 1 ? shard::planOfOne(graph, std::move(sums)) : cuts(ranks, &sums);
   }
@@ -121,6 +122,9 @@ Status Compilation::cutForRanks() {
   }
   TENON_TRY(shard::placeRanks(*cut, weights, ranks));
   module = std::move(cut);
+  if (keepsSums) {
+    tn::setEqualSums(*module);
+  }
   return numbers ? checkNumbers("sums in parts", *module) : Status::ok();
 }
 

@@ -25,27 +25,9 @@ llvm::DenseSet<Operation *> summable(const Graph &graph) {
   return found;
 }
 
-namespace {
-
-/// Whether ranks have parts of a result that an operation needs whole.
-bool isGathered(const Plan &plan, Operation *op) {
-  return plan.strategies.find(op)->second.results[0].isSplit() &&
-         llvm::any_of(op->getUses(), [&](OpOperand &use) {
-           auto user = plan.strategies.find(use.getOwner());
-           return user != plan.strategies.end() &&
-                  !user->second.operands[use.getOperandNumber()].isSplit();
-         });
-}
-
-} // namespace
-
-void addSums(const Graph &graph, const Plan &plan, const llvm::DenseSet<Operation *> &all,
-             llvm::DenseSet<Operation *> &sums) {
+void addRowCuts(const Graph &graph, const Plan &plan, llvm::DenseSet<Operation *> &sums) {
   for (const auto &[op, strategy] : plan.strategies) {
-    // What is gathered is rounded, where one rank's kernel might go on with more bits.
-    bool isRounded = all.contains(op) && isGathered(plan, op) &&
-                     !cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isF32();
-    if (isRounded || matrixCutOf(graph, op, strategy) == MatrixCut::Rows) {
+    if (matrixCutOf(graph, op, strategy) == MatrixCut::Rows) {
       sums.insert(op);
     }
   }

@@ -14,10 +14,8 @@ inline bool keepsSumsOf(int64_t ranks) { return kSumParts % ranks == 0; }
 
 /// Products that can be added up so.
 llvm::DenseSet<mlir::Operation *> summable(const Graph &graph);
-/// Adds those that the plan cuts by rows; of 16-bit floats also those of `all` whose results are
-/// gathered, since a sum in parts is rounded on any number of ranks.
-void addSums(const Graph &graph, const Plan &plan, const llvm::DenseSet<mlir::Operation *> &all,
-             llvm::DenseSet<mlir::Operation *> &sums);
+/// Adds those that the plan cuts by rows.
+void addRowCuts(const Graph &graph, const Plan &plan, llvm::DenseSet<mlir::Operation *> &sums);
 /// Nothing is cut, and `sums` are added up in parts.
 Plan planOfOne(const Graph &graph, llvm::DenseSet<mlir::Operation *> sums);
 
