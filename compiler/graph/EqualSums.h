@@ -1,5 +1,6 @@
-// Models whose numbers do not depend on how many ranks run them (`--invariant` with `--tp`): what is
-// fused with what must then change no rounding either, since it differs between numbers of ranks.
+// Models whose numbers do not depend on how many ranks run them (`--invariant` with `--tp`): what
+// is fused with what must then change no rounding either, since it differs between numbers of
+// ranks.
 #pragma once
 
 #include "compiler/graph/Invariance.h"

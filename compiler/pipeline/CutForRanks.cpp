@@ -90,6 +90,12 @@ private:
 
 } // namespace
 
+/// GPUs fuse a norm with a product in front of which no rank is waited for, which changes bits.
+bool Compilation::keepsSums() const {
+  return options.invariant && options.gpus.empty() && options.tensorParallel > 0 &&
+         shard::keepsSumsOf(static_cast<int64_t>(options.tensorParallel));
+}
+
 Status Compilation::cutForRanks() {
   if (options.tensorParallel > engine::kMaxPlanRanks) {
     return Status::error(ErrorId::BadArgument,
@@ -107,8 +113,9 @@ Status Compilation::cutForRanks() {
   shard::Graph graph(*module, weights);
   Cutter cutter(graph, part,
                 shard::likelyRuns(*module, graph.function(), kLikelyContext).front().symbols, pins);
-  bool keepsSums = options.invariant && shard::keepsSumsOf(ranks);
-  TENON_ASSIGN(shard::Plan cuts, keepsSums ? cutter.cutsWithEqualSums(ranks) : cutter.cuts(ranks));
+  bool hasEqualSums = keepsSums();
+  TENON_ASSIGN(shard::Plan cuts,
+               hasEqualSums ? cutter.cutsWithEqualSums(ranks) : cutter.cuts(ranks));
   TENON_ASSIGN(OwningOpRef<ModuleOp> cut, shard::cutGraph(*module, graph, cuts));
   if (ranks > 1) {
     TENON_TRY(checkIsCut(*cut, ranks));
@@ -122,7 +129,7 @@ Status Compilation::cutForRanks() {
   }
   TENON_TRY(shard::placeRanks(*cut, weights, ranks));
   module = std::move(cut);
-  if (keepsSums) {
+  if (hasEqualSums) {
     tn::setEqualSums(*module);
   }
   return numbers ? checkNumbers("sums in parts", *module) : Status::ok();

@@ -150,7 +150,7 @@ Status Compilation::optimize() {
     TENON_TRY(numbers->start(*module));
   }
   TENON_TRY(convertPrecision());
-  bool isOfRanks = options.tensorParallel > (options.invariant ? 0 : 1);
+  bool isOfRanks = options.tensorParallel > (keepsSums() ? 0 : 1);
   return isOfRanks ? cutForRanks() : Status::ok();
 }
 

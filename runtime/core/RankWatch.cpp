@@ -6,12 +6,12 @@ namespace tenon::runtime {
 
 void RankWatch::add(const RankGroup &group) {
   std::lock_guard guard(lock);
-  groups.push_back({&group});
+  groups.push_front({&group});
 }
 
 void RankWatch::remove(const RankGroup &group) {
   std::lock_guard guard(lock);
-  std::erase_if(groups, [&](const Seen &each) { return each.group == &group; });
+  groups.remove_if([&](const Seen &each) { return each.group == &group; });
 }
 
 std::optional<RankWatch::Stall> RankWatch::look() {

@@ -5,9 +5,9 @@
 
 #include "runtime/plan/RankGroup.h"
 
+#include <forward_list>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 namespace tenon::runtime {
 
@@ -32,7 +32,7 @@ private:
     unsigned looks = 0;
   };
   std::mutex lock;
-  std::vector<Seen> groups;
+  std::forward_list<Seen> groups;
 };
 
 } // namespace tenon::runtime

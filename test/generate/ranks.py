@@ -1,10 +1,12 @@
 """`ranks.py STEPS EXAMPLE`: language models that are cut for two and four ranks of a CPU; the programs are made of steps.cpp and examples/generate.c. Their logits beside
 float64, with pages and without, also those of blocks of few bits; texts; what is said of such an engine."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+import unittest
 
 import folders
 import logits
@@ -15,6 +17,12 @@ from pages import LENGTHS, PagesTest, alone, mixed
 
 EXAMPLE, STEPS = sys.argv.pop(), sys.argv.pop()
 ALL = os.environ.get("TENON_RANKS") == "all"  # a campaign: TENON_RANKS=all
+
+
+# Of families whose weights are fused, or stored in blocks, and of others.
+THREE = {f"{name}_12": dataclasses.replace(MODELS[name], heads=12, key_heads=12 if MODELS[name].fused and name != "phi3" else 6, head=32, inner=768, turned=min(MODELS[name].turned, 32))
+         for name in ("llama", "qwen2", "smollm3", "linear", "gemma2", "phi3", "gpt2", "gptneox", "gptneox_serial")}  # fmt: skip
+MODELS |= THREE if ALL else {}
 
 
 class Ranks(PagesTest):
@@ -44,7 +52,15 @@ class Ranks(PagesTest):
                 with self.subTest(name, ranks=ranks):
                     self.pages(name, ranks, tolerance=0.05 if "bf16" in name else TOLERANCE)
 
-    def test_codes_and_invariance(self):
+    @unittest.skipUnless(ALL, "a campaign")
+    def test_three_ranks(self):
+        """Families with 12 heads, which three ranks share too."""
+        for name in THREE:
+            for ranks in ("2", "3", "4"):
+                with self.subTest(name, ranks=ranks):
+                    self.pages(name, ranks)
+
+    def test_codes(self):
         for options, tolerance in ((("--cache", "int8"), 0.02), (("--precision", "bf16"), 0.05)):
             with self.subTest(options):
                 self.pages("llama", "2", *options, tolerance=tolerance)
@@ -115,6 +131,4 @@ class Ranks(PagesTest):
 
 
 if __name__ == "__main__":
-    import unittest
-
     unittest.main()

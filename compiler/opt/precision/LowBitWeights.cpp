@@ -94,7 +94,8 @@ SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
     }
   });
   // Of an invariant model, a rank has the kernels of all, however little of it is its own.
-  return isGpu || bytes > kCached || tn::isInvariant(module) ? candidates : SmallVector<Candidate>();
+  return isGpu || bytes > kCached || tn::isInvariant(module) ? candidates
+                                                             : SmallVector<Candidate>();
 }
 
 class Rewriter {
