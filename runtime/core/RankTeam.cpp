@@ -21,8 +21,7 @@ Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks, RankWatch &wa
     try {
       team->threads.emplace_back([it = team.get(), rank] { it->workFor(rank); });
     } catch (const std::system_error &) {
-      return Status::error(ErrorId::RunOutOfMemory,
-                           "no thread can be started for a rank",
+      return Status::error(ErrorId::RunOutOfMemory, "no thread can be started for a rank",
                            "raise the limit of threads of the process");
     }
   }
