@@ -68,6 +68,9 @@ private:
   Status openLibraryOfGroup();
   CollectiveCall collectiveOf(const BoundPlan &bound, const BoundStep &step) const;
   CollectiveWay wayOf(const CollectiveCall &call) const;
+  /// Whether a collective with a kernel of its own, that also does what follows it, is done by
+  /// that.
+  bool takesNormed(const BoundPlan &bound, const BoundStep &step) const;
   Status takeFailureOfGroup();
   Status startCollective(const BoundPlan &bound, const BoundStep &step, StreamHandle target,
                          bool mayStartEarly);
