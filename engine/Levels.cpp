@@ -5,6 +5,7 @@
 #include "engine/Format.h"
 #include "engine/codec/PlanCodec.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <span>
 
@@ -31,7 +32,7 @@ Status readAt(int descriptor, uint64_t offset, MutableBytes out) {
 
 } // namespace
 
-Result<std::vector<Architecture>> readArchitectures(int descriptor) {
+Result<EngineTargets> readTargets(int descriptor) {
   struct stat info = {};
   FileHeader header = {};
   MutableBytes head = std::as_writable_bytes(std::span(&header, 1));
@@ -49,11 +50,14 @@ Result<std::vector<Architecture>> readArchitectures(int descriptor) {
   std::vector<std::byte> text(sections[0].bytes);
   TENON_TRY(readAt(descriptor, sections[0].offset, text));
   TENON_ASSIGN(Manifest manifest, decodeManifest(text));
-  std::vector<Architecture> architectures;
+  EngineTargets targets;
   for (const VariantEntry &variant : manifest.variants) {
-    architectures.push_back(variant.architecture);
+    targets.architectures.push_back(variant.architecture);
   }
-  return architectures;
+  for (const Weight &weight : manifest.weights) {
+    targets.ranks = std::max(targets.ranks, weight.ranks);
+  }
+  return targets;
 }
 
 } // namespace tenon::engine

@@ -99,8 +99,9 @@ struct CompileOptions {
   /// and from shared pages.
   bool invariant = false;
   /// Ranks that run the model together, each with a part of its matrices: GPUs of one host, or
-  /// crews of a CPU. 1 cuts nothing.
-  uint64_t tensorParallel = 1;
+  /// crews of a CPU. 1 cuts nothing, but an invariant model of 1, 2 or 4 ranks adds up so that its
+  /// logits have the same bits on each number of them; 0: one rank, and nobody said so.
+  uint64_t tensorParallel = 0;
   /// How matrices are cut whatever the search finds: "NODE=column|row|replicate".
   std::vector<std::string> pins;
   /// CPU levels to make variants for; all three by default.

@@ -28,7 +28,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("pages", pages);
   visit("cache", cache);
   visit("invariant", invariant);
-  visit("tensor_parallel", tensorParallel > 1 ? tensorParallel : uint64_t{0});
+  visit("tensor_parallel", tensorParallel > 1 || invariant ? tensorParallel : uint64_t{0});
   visit("pins", pins);
   visit("adds_levels", addsLevels);
   visit("cubin", assembler);

@@ -11,10 +11,12 @@ def Tn_RankSliceOp : Tn_Op<"rank_slice", [Pure]> {
   let description = [{
     Along `dim` the value is `repeat` times a list of pieces. Piece i has `sizes[i]` elements, cut into ranks / `copies[i]`
     equal chunks; rank r has chunk r / `copies[i]` of each, one after the other. Of a weight, a rank stores its part alone.
+    With `part`, all ranks have what rank `part` of `ranks` would have, however many they are.
     `%w = tn.rank_slice %0 {copies = array<i64: 1>, dim = 0 : i64, ranks = 2 : i64, repeat = 1 : i64, sizes = array<i64: 8>} : (tensor<8x4xf32>) -> tensor<4x4xf32>`
   }];
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$ranks, I64Attr:$dim, I64Attr:$repeat,
-                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$copies);
+                       DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$copies,
+                       OptionalAttr<I64Attr>:$part);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }

@@ -3,11 +3,13 @@
 // each rank's own.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/graph/EqualSums.h"
 #include "compiler/graph/TnShard.h"
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
 #include "compiler/shard/RankWeights.h"
 #include "compiler/shard/RunRanks.h"
+#include "compiler/shard/Sums.h"
 #include "support/text/Text.h"
 
 using namespace mlir;
@@ -34,7 +36,8 @@ Status errorOf(const shard::RankCheck &check, int64_t ranks) {
 /// Ranks that all compute the whole are none.
 Status checkIsCut(ModuleOp cut, int64_t ranks) {
   WalkResult found = cut.walk([](Operation *op) {
-    bool isOfRanks = isa<tn::RankSliceOp, tn::AllReduceOp, tn::AllGatherOp>(op);
+    tn::RankSliceOp slice = dyn_cast<tn::RankSliceOp>(op);
+    bool isOfRanks = (slice && !slice.getPart()) || isa<tn::AllReduceOp, tn::AllGatherOp>(op);
     return isOfRanks ? WalkResult::interrupt() : WalkResult::advance();
   });
   return found.wasInterrupted()
@@ -47,7 +50,51 @@ Status checkIsCut(ModuleOp cut, int64_t ranks) {
                    "--pin NODE=column cuts a matrix regardless of its time");
 }
 
+/// What a CPU's ranks exchange costs nothing.
+target::Collectives messagesOf(const target::Target &part) {
+  target::Collectives collectives(part);
+  if (!part.isGpu()) {
+    collectives.setShortest(kFreeSeconds);
+  }
+  return collectives;
+}
+
+class Cutter {
+public:
+  Cutter(const shard::Graph &modelGraph, const target::Target &target, shard::Symbols likelySizes,
+         const std::vector<shard::Pin> &asked)
+      : graph(modelGraph), part(target), messages(messagesOf(target)),
+        sizes(std::move(likelySizes)), pins(asked) {}
+
+  Result<shard::Plan> cuts(int64_t ranks, const llvm::DenseSet<Operation *> *sums = nullptr) const {
+    shard::Costs costs(graph, part, messages, ranks, /*halves=*/false, sizes);
+    return shard::searchCuts(graph, costs, ranks, pins, sums);
+  }
+  /// The same products, and so the same bits, whatever number of ranks is compiled for.
+  Result<shard::Plan> cutsWithEqualSums(int64_t ranks) const {
+    llvm::DenseSet<Operation *> all = shard::summable(graph), sums;
+    for (int64_t number : {2, 4}) {
+      TENON_ASSIGN(shard::Plan plan, cuts(number, &all));
+      shard::addRowCuts(graph, plan, sums);
+    }
+    return ranks == 1 ? shard::planOfOne(graph, std::move(sums)) : cuts(ranks, &sums);
+  }
+
+private:
+  const shard::Graph &graph;
+  const target::Target &part;
+  target::Collectives messages;
+  shard::Symbols sizes;
+  const std::vector<shard::Pin> &pins;
+};
+
 } // namespace
+
+/// GPUs fuse a norm with a product in front of which no rank is waited for, which changes bits.
+bool Compilation::keepsSums() const {
+  return options.invariant && options.gpus.empty() && options.tensorParallel > 0 &&
+         shard::keepsSumsOf(static_cast<int64_t>(options.tensorParallel));
+}
 
 Status Compilation::cutForRanks() {
   if (options.tensorParallel > engine::kMaxPlanRanks) {
@@ -64,17 +111,16 @@ Status Compilation::cutForRanks() {
   }
   const target::Target &part = options.gpus.empty() ? options.cpu : options.gpus.front();
   shard::Graph graph(*module, weights);
-  target::Collectives collectives(part);
-  if (!part.isGpu()) {
-    collectives.setShortest(kFreeSeconds);
-  }
-  shard::Symbols sizes =
-      shard::likelyRuns(*module, graph.function(), kLikelyContext).front().symbols;
-  shard::Costs costs(graph, part, collectives, ranks, /*halves=*/false, sizes);
-  TENON_ASSIGN(shard::Plan cuts, shard::searchCuts(graph, costs, ranks, pins));
+  Cutter cutter(graph, part,
+                shard::likelyRuns(*module, graph.function(), kLikelyContext).front().symbols, pins);
+  bool hasEqualSums = keepsSums();
+  TENON_ASSIGN(shard::Plan cuts,
+               hasEqualSums ? cutter.cutsWithEqualSums(ranks) : cutter.cuts(ranks));
   TENON_ASSIGN(OwningOpRef<ModuleOp> cut, shard::cutGraph(*module, graph, cuts));
-  TENON_TRY(checkIsCut(*cut, ranks));
-  if (numbers) {
+  if (ranks > 1) {
+    TENON_TRY(checkIsCut(*cut, ranks));
+  }
+  if (numbers && ranks > 1) {
     TENON_ASSIGN(std::vector<reference::Tensor> inputs, seededInputs(*module));
     TENON_ASSIGN(shard::RankCheck check,
                  shard::checkRanks(*module, *cut, graph, cuts, weights, inputs));
@@ -83,7 +129,10 @@ Status Compilation::cutForRanks() {
   }
   TENON_TRY(shard::placeRanks(*cut, weights, ranks));
   module = std::move(cut);
-  return Status::ok();
+  if (hasEqualSums) {
+    tn::setEqualSums(*module);
+  }
+  return numbers ? checkNumbers("sums in parts", *module) : Status::ok();
 }
 
 } // namespace tenon::pipeline

@@ -3,6 +3,7 @@
 
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/TnShard.h"
+#include "compiler/shard/Sums.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Verifier.h"
@@ -23,6 +24,9 @@ public:
 private:
   func::FuncOp makeFunction();
   void write(Operation *op);
+  /// A product in parts: what this rank has of the sum, or all of it.
+  void writeSum(tn::MatmulOp op, const Strategy &strategy, Value a, Value b);
+  Value wholeSum(Value made, Type element);
   void writeReturn(Operation *end);
   /// The value as the state says, on this rank.
   Value take(Value value, const State &state);
@@ -93,7 +97,8 @@ Value Writer::rankSlice(Value value, const State &state) {
     copies.push_back(piece.copies);
   }
   return tn::RankSliceOp::create(builder, location, localType(value, state), value, plan.ranks,
-                                 state.cut.dim, state.cut.repeat, sizes, copies);
+                                 state.cut.dim, state.cut.repeat, sizes, copies,
+                                 /*part=*/IntegerAttr());
 }
 
 Value Writer::alone(Value value) {
@@ -162,6 +167,10 @@ Value Writer::whole(Value value) {
   Forms &own = forms[value];
   if (own.whole || own.state.isReplicated()) {
     own.whole = own.whole ? own.whole : own.made;
+    return own.whole;
+  }
+  if (own.state.isPartial() && plan.sums.contains(value.getDefiningOp())) {
+    own.whole = wholeSum(own.made, cast<RankedTensorType>(value.getType()).getElementType());
     return own.whole;
   }
   if (own.state.isPartial()) {
@@ -252,6 +261,52 @@ Value Writer::tableRows(tn::GatherOp op, Value table, Value indices, int64_t row
   return tn::SelectOp::create(builder, location, mask, y, constantOf(real, 0, true));
 }
 
+void Writer::writeSum(tn::MatmulOp op, const Strategy &strategy, Value a, Value b) {
+  bool isOfRanks = strategy.results[0].isPartial();
+  int64_t parts = isOfRanks ? kSumParts / plan.ranks : kSumParts;
+  int64_t depth = op.getTransposeB() ? 1 : 0;
+  int64_t last = cast<RankedTensorType>(a.getType()).getRank() - 1;
+  SmallVector<Value> values;
+  for (int64_t part = 0; part < parts; ++part) {
+    IRMapping mapping;
+    Operation *made = builder.clone(*op, mapping);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(made);
+    bool isOne = parts == 1;
+    made->setOperand(0, isOne ? a : partOf(builder, location, a, last, part, parts));
+    made->setOperand(1, isOne ? b : partOfConstant(builder, location, b, depth, part, parts));
+    made->getResult(0).setType(localType(op.getY(), strategy.results[0]));
+    values.push_back(made->getResult(0));
+  }
+  Value sum = parts == 1 ? values[0] : sumOf(builder, location, values);
+  Type element = op.getType().getElementType();
+  forms[op.getY()] = {strategy.results[0],
+                      isOfRanks ? sum : castTo(builder, location, sum, element), Value()};
+}
+
+/// Of four ranks, each has one part, in the type of the result: all get them all.
+Value Writer::wholeSum(Value made, Type element) {
+  if (plan.ranks < kSumParts) {
+    Value sum = tn::AllReduceOp::create(builder, location, made, plan.ranks);
+    return castTo(builder, location, sum, element);
+  }
+  RankedTensorType type = cast<RankedTensorType>(made.getType());
+  tn::Dims dims = tn::getDims(type);
+  dims.insert(dims.begin(), builder.getAffineConstantExpr(1));
+  Value one =
+      tn::ReshapeOp::create(builder, location, tn::makeTensor(dims, type.getElementType()), made);
+  dims[0] = builder.getAffineConstantExpr(plan.ranks);
+  Value all = tn::AllGatherOp::create(builder, location,
+                                      tn::makeTensor(dims, type.getElementType()), one, plan.ranks,
+                                      0, 1, ArrayRef<int64_t>(plan.ranks), ArrayRef<int64_t>(1));
+  SmallVector<Value> parts;
+  for (int64_t part = 0; part < plan.ranks; ++part) {
+    Value own = partOf(builder, location, all, 0, part, plan.ranks);
+    parts.push_back(tn::ReshapeOp::create(builder, location, type, own));
+  }
+  return castTo(builder, location, sumOf(builder, location, parts), element);
+}
+
 void Writer::write(Operation *op) {
   const Strategy &strategy = plan.strategies.find(op)->second;
   location = op->getLoc();
@@ -266,6 +321,10 @@ void Writer::write(Operation *op) {
     int64_t rows = *strategy.operands[0].cut.sizeOfRank(plan.ranks);
     forms[op->getResult(0)] = {strategy.results[0],
                                tableRows(gather, operands[0], operands[1], rows), Value()};
+    return;
+  }
+  if (plan.sums.contains(op)) {
+    writeSum(cast<tn::MatmulOp>(op), strategy, operands[0], operands[1]);
     return;
   }
   if (op->getNumResults() == 0) {

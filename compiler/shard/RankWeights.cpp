@@ -57,6 +57,8 @@ public:
 
 private:
   Value partOfWeight(tn::RankSliceOp op);
+  /// The chunks of a constant's dim, by rank.
+  Value partOf(Operation *op, int64_t dim, std::vector<SmallVector<Chunk>> chunks, StringRef cut);
   Value indices(OpBuilder &builder, Location location, const Cut &cut);
   Value numbers(OpBuilder &builder, Location location, ArrayRef<int64_t> values);
 
@@ -65,27 +67,25 @@ private:
   llvm::StringMap<std::string> made; ///< by weight and cut
 };
 
-/// Of a weight or constant.
-Value Placer::partOfWeight(tn::RankSliceOp op) {
-  Cut cut = cutOf(op);
-  RankedTensorType whole = cast<RankedTensorType>(op.getX().getType());
-  RankedTensorType part = cast<RankedTensorType>(op.getY().getType());
-  PartOfRank reader{opt::WeightSource::of(op.getX(), weights), &weights, {}};
-  std::string key = reader.whole.key + '\n' + textOf(State::split(cut));
+Value Placer::partOf(Operation *op, int64_t dim, std::vector<SmallVector<Chunk>> chunks,
+                     StringRef cut) {
+  Value x = op->getOperand(0);
+  RankedTensorType whole = cast<RankedTensorType>(x.getType());
+  RankedTensorType part = cast<RankedTensorType>(op->getResult(0).getType());
+  PartOfRank reader{opt::WeightSource::of(x, weights), &weights, std::move(chunks)};
+  std::string key = reader.whole.key + '\n' + cut.str();
+  bool isOfRank = reader.whole.isOfRank || !llvm::all_equal(ArrayRef(reader.chunks));
   std::string &id = made[key];
   OpBuilder builder(op);
   if (id.empty()) {
     int64_t elementBytes = opt::elementBytes(whole.getElementType());
     reader.inner = elementBytes;
-    for (int64_t size : whole.getShape().drop_front(cut.dim + 1)) {
+    for (int64_t size : whole.getShape().drop_front(dim + 1)) {
       reader.inner *= size;
     }
-    reader.wholeRow = whole.getDimSize(cut.dim) * reader.inner;
-    reader.partRow = part.getDimSize(cut.dim) * reader.inner;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      reader.chunks.push_back(chunksOf(cut, ranks, rank));
-    }
-    tn::WeightOp weight = op.getX().getDefiningOp<tn::WeightOp>();
+    reader.wholeRow = whole.getDimSize(dim) * reader.inner;
+    reader.partRow = part.getDimSize(dim) * reader.inner;
+    tn::WeightOp weight = x.getDefiningOp<tn::WeightOp>();
     std::string name = weight ? weight.getId().str() : "constant";
     uint64_t bytes = part.getNumElements() * elementBytes;
     // Small ones that all ranks have alike are known to all passes.
@@ -96,15 +96,29 @@ Value Placer::partOfWeight(tn::RankSliceOp op) {
       }
       weights.rank = 0;
       if (llvm::all_equal(parts)) {
-        return opt::Constants(weights).make(builder, op.getLoc(), part, std::move(parts[0]),
+        return opt::Constants(weights).make(builder, op->getLoc(), part, std::move(parts[0]),
                                             name + ".part", "shard");
       }
     }
     // Of equal texts for other plans of the model, which share it.
     tn::ContentGenerator generate{strCat(ranks, " parts of ", key), std::move(reader)};
-    id = weights.addDerived(name + ".part", bytes, std::move(generate), true, "a part of " + name);
+    id = weights.addDerived(name + ".part", bytes, std::move(generate), isOfRank,
+                            "a part of " + name);
   }
-  return tn::WeightOp::create(builder, op.getLoc(), part, id);
+  return tn::WeightOp::create(builder, op->getLoc(), part, id);
+}
+
+Value Placer::partOfWeight(tn::RankSliceOp op) {
+  Cut cut = cutOf(op);
+  std::vector<SmallVector<Chunk>> chunks;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    chunks.push_back(op.getPart() ? chunksOf(cut, int64_t(op.getRanks()), int64_t(*op.getPart()))
+                                  : chunksOf(cut, ranks, rank));
+  }
+  std::string text = textOf(State::split(cut));
+  return partOf(op, cut.dim, std::move(chunks),
+                op.getPart() ? strCat("part ", *op.getPart(), " of ", op.getRanks(), ' ', text)
+                             : text);
 }
 
 Value Placer::numbers(OpBuilder &builder, Location location, ArrayRef<int64_t> values) {

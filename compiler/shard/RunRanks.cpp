@@ -107,7 +107,10 @@ Status Group::step(Operation *op, MutableArrayRef<int64_t> symbols) {
   tn::AllReduceOp reduce = dyn_cast<tn::AllReduceOp>(op);
   if (slice) {
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      TENON_TRY(define(slice, partOf(values[rank].lookup(slice.getX()), cutOf(slice), ranks, rank),
+      int64_t part = slice.getPart() ? static_cast<int64_t>(*slice.getPart()) : rank;
+      TENON_TRY(define(slice,
+                       partOf(values[rank].lookup(slice.getX()), cutOf(slice),
+                              static_cast<int64_t>(slice.getRanks()), part),
                        rank));
     }
     return Status::ok();

@@ -72,8 +72,8 @@ bool holds(Pin::Kind kind, MatrixCut cut) {
 class Walk {
 public:
   Walk(const Graph &theGraph, const Costs &theCosts, int64_t theRanks,
-       const std::vector<Pin> &thePins)
-      : graph(theGraph), costs(theCosts), ranks(theRanks), pins(thePins) {}
+       const std::vector<Pin> &thePins, const DenseSet<Operation *> *theSums)
+      : graph(theGraph), costs(theCosts), ranks(theRanks), pins(thePins), sums(theSums) {}
 
   Result<Plan> run();
 
@@ -95,6 +95,7 @@ private:
   std::vector<Way> waysOf(Operation *op, ArrayRef<Value> operands, ArrayRef<Id> have);
   std::vector<const Strategy *> candidates(Operation *op, ArrayRef<Value> operands,
                                            ArrayRef<Id> have);
+  bool keepsSums(Operation *op, const Strategy &strategy) const;
   Status pinFault(Operation *op, const Pin &pin) const;
   Result<Plan> finish();
 
@@ -102,6 +103,7 @@ private:
   const Costs &costs;
   int64_t ranks;
   const std::vector<Pin> &pins;
+  const DenseSet<Operation *> *sums; ///< null: any operation may leave summands
   States states;
   std::vector<std::unique_ptr<Strategy>> strategies; ///< owned; ways point to them
   DenseMap<Value, Operation *> lastUse;              ///< null: a result of the function
@@ -130,7 +132,7 @@ std::vector<const Strategy *> Walk::candidates(Operation *op, ArrayRef<Value> op
   std::vector<const Strategy *> found;
   const Pin *pin = graph.matrixOf(op) ? pinOf(pins, op) : nullptr;
   auto add = [&](std::optional<Strategy> strategy) {
-    bool isNew = strategy &&
+    bool isNew = strategy && keepsSums(op, *strategy) &&
                  llvm::none_of(found, [&](const Strategy *other) { return *other == *strategy; });
     if (isNew && (!pin || holds(pin->kind, matrixCutOf(graph, op, *strategy)))) {
       strategies.push_back(std::make_unique<Strategy>(std::move(*strategy)));
@@ -151,6 +153,15 @@ std::vector<const Strategy *> Walk::candidates(Operation *op, ArrayRef<Value> op
     add(followCut(op, operand, cut, ranks));
   }
   return found;
+}
+
+bool Walk::keepsSums(Operation *op, const Strategy &strategy) const {
+  auto isPartial = [](const State &state) { return state.isPartial(); };
+  return !sums || (llvm::none_of(strategy.operands, isPartial) &&
+                   (llvm::none_of(strategy.results, isPartial) ||
+                    (sums->contains(op) && llvm::all_of(strategy.operands, [](const State &state) {
+                       return state.cut.isPlain();
+                     }))));
 }
 
 std::vector<Way> Walk::waysOf(Operation *op, ArrayRef<Value> operands, ArrayRef<Id> have) {
@@ -366,8 +377,12 @@ MatrixCut matrixCutOf(const Graph &graph, Operation *op, const Strategy &strateg
 }
 
 Result<Plan> searchCuts(const Graph &graph, const Costs &costs, int64_t ranks,
-                        const std::vector<Pin> &pins) {
-  return Walk(graph, costs, ranks, pins).run();
+                        const std::vector<Pin> &pins, const DenseSet<Operation *> *sums) {
+  Result<Plan> plan = Walk(graph, costs, ranks, pins, sums).run();
+  if (plan.isOk() && sums) {
+    plan->sums = *sums;
+  }
+  return plan;
 }
 
 } // namespace tenon::shard

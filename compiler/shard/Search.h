@@ -18,6 +18,8 @@ struct Plan {
   llvm::DenseMap<mlir::Operation *, Strategy> strategies;
   /// What a rank keeps of the state of a session.
   llvm::DenseMap<mlir::Value, State> states;
+  /// Products that add up in kSumParts parts on any number of ranks (Sums.h).
+  llvm::DenseSet<mlir::Operation *> sums;
   double seconds = 0; ///< predicted, for the sizes of the costs
   /// Whether all combinations were kept: of some hundred at once, the dearest are given up.
   bool isExhaustive = true;
@@ -27,8 +29,10 @@ struct Plan {
 enum class MatrixCut : uint8_t { Whole, Columns, Rows, Batch };
 MatrixCut matrixCutOf(const Graph &graph, mlir::Operation *op, const Strategy &strategy);
 
-/// TN0105 for a pin that names no matrix or that cannot hold, with the reason.
+/// TN0105 for a pin that names no matrix or that cannot hold, with the reason. With `sums`, ranks
+/// have summands of the results of these operations alone, and add them up at once.
 Result<Plan> searchCuts(const Graph &graph, const Costs &costs, int64_t ranks,
-                        const std::vector<Pin> &pins);
+                        const std::vector<Pin> &pins,
+                        const llvm::DenseSet<mlir::Operation *> *sums = nullptr);
 
 } // namespace tenon::shard

@@ -42,6 +42,7 @@ Cut simplified(Cut cut);
 /// A chunk of a dim: `count` elements from `first` on.
 struct Chunk {
   int64_t first = 0, count = 0;
+  bool operator==(const Chunk &) const = default;
 };
 /// What a rank has of the dim, in its order.
 llvm::SmallVector<Chunk> chunksOf(const Cut &cut, int64_t ranks, int64_t rank);

@@ -2,6 +2,7 @@
 
 #include "runtime/core/Engine.h"
 
+#include "runtime/core/RankWatch.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
@@ -162,7 +163,7 @@ std::vector<size_t> withSizes(std::span<const engine::Variant> variants, size_t 
 
 } // namespace
 
-Engine::Engine() = default;
+Engine::Engine() : watch(std::make_unique<RankWatch>()) {}
 Engine::~Engine() {
   while (!onDevice.empty()) {
     onDevice.pop_back();

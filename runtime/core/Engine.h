@@ -18,6 +18,7 @@ namespace tenon::runtime {
 namespace cuda {
 class CudaDevice;
 }
+class RankWatch;
 
 struct EngineOptions {
   /// Level of the variant to use; empty takes the best that this machine runs, on a GPU before a
@@ -65,6 +66,8 @@ public:
   Result<const LoadedVariant *> loaded(size_t choice = 0, uint32_t rank = 0) const;
   /// The number of the GPU in use, none on a CPU. Ranks of a plan use those behind it too.
   std::optional<int> gpu() const { return gpuInUse; }
+  /// Of its sessions, where the plan has ranks.
+  RankWatch &rankWatch() const { return *watch; }
 
 private:
   Engine();
@@ -82,6 +85,7 @@ private:
   /// weights.
   mutable std::vector<std::unique_ptr<LoadedVariant>> onDevice;
   std::optional<int> gpuInUse;
+  std::unique_ptr<RankWatch> watch;
 };
 
 } // namespace tenon::runtime

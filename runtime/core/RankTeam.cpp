@@ -10,16 +10,18 @@
 
 namespace tenon::runtime {
 
-RankTeam::RankTeam(uint32_t ranks) : group(ranks), process(getpid()), results(ranks) {}
+RankTeam::RankTeam(uint32_t ranks, RankWatch &rankWatch)
+    : group(ranks), watch(rankWatch), process(getpid()), results(ranks) {
+  watch.add(group);
+}
 
-Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks) {
-  std::unique_ptr<RankTeam> team(new RankTeam(ranks));
+Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks, RankWatch &watch) {
+  std::unique_ptr<RankTeam> team(new RankTeam(ranks, watch));
   for (uint32_t rank = 1; rank < ranks; ++rank) {
     try {
       team->threads.emplace_back([it = team.get(), rank] { it->workFor(rank); });
     } catch (const std::system_error &) {
-      return Status::error(ErrorId::RunOutOfMemory,
-                           strCat("no thread can be started for rank ", rank, " of ", ranks),
+      return Status::error(ErrorId::RunOutOfMemory, "no thread can be started for a rank",
                            "raise the limit of threads of the process");
     }
   }
@@ -32,6 +34,9 @@ RankTeam::~RankTeam() {
   jobs.notify_all();
   for (std::thread &thread : threads) {
     process == getpid() ? thread.join() : thread.detach();
+  }
+  if (process == getpid()) { // a fork may have a copy of the lock that another thread held
+    watch.remove(group);
   }
 }
 
@@ -53,16 +58,17 @@ void RankTeam::doPart(uint32_t rank) {
   if (!results[rank].isOk()) {
     group.fail(rank);
   }
+  group.leave(rank);
 }
 
-Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
+Status RankTeam::forEach(const std::function<Status(uint32_t)> &given, bool isRun) {
   if (process != getpid()) {
     return Status::error(
         ErrorId::BadArgument,
         "the session's ranks are threads of the process that this one was forked of",
         "make the session in the process that runs it");
   }
-  group.reset();
+  group.begin(isRun);
   work = &given;
   running.store(static_cast<uint32_t>(threads.size()), std::memory_order_relaxed);
   jobs.fetch_add(1, std::memory_order_release);
@@ -71,6 +77,7 @@ Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
   while (uint32_t left = running.load(std::memory_order_acquire)) {
     running.wait(left, std::memory_order_acquire);
   }
+  group.end();
   std::optional<uint32_t> failed = group.failed();
   if (!failed) {
     return Status::ok();

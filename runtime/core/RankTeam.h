@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "runtime/core/RankWatch.h"
 #include "runtime/plan/RankGroup.h"
 #include "support/Result.h"
 
@@ -16,22 +17,25 @@ namespace tenon::runtime {
 
 class RankTeam {
 public:
-  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks);
+  /// `watch`, which outlives the team, sees its runs.
+  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks, RankWatch &watch);
   ~RankTeam();
 
   uint32_t ranks() const { return group.ranks(); }
   RankPlace place(uint32_t rank) { return {rank, &group}; }
   /// Calls `work` once for each rank, on that rank's thread, and returns when all are through: with
   /// the error of the lowest rank that gave one of its own, named unless that is 0. TN0105 in a
-  /// fork of the process that made the team.
-  Status forEach(const std::function<Status(uint32_t rank)> &work);
+  /// fork of the process that made the team. `isRun`: a watch that waits for a rank may take it for
+  /// lost.
+  Status forEach(const std::function<Status(uint32_t rank)> &work, bool isRun = false);
 
 private:
-  explicit RankTeam(uint32_t ranks);
+  RankTeam(uint32_t ranks, RankWatch &watch);
   void workFor(uint32_t rank);
   void doPart(uint32_t rank);
 
   RankGroup group;
+  RankWatch &watch;
   int process;                 ///< whose threads they are: a fork has none of them
   std::vector<Status> results; ///< by rank, of the work at hand
   std::vector<std::thread> threads;

@@ -149,14 +149,14 @@ struct Session::Impl {
                                  : std::unique_lock<std::mutex>();
   }
 
-  template <typename Work> Status forEachRank(const Work &work) {
-    return team ? team->forEach(work) : work(0);
+  template <typename Work> Status forEachRank(const Work &work, bool isRun = false) {
+    return team ? team->forEach(work, isRun) : work(0);
   }
 
   Status init() {
     uint32_t count = plan().ranks;
     if (count > 1) {
-      TENON_ASSIGN(team, RankTeam::create(count));
+      TENON_ASSIGN(team, RankTeam::create(count, engine->rankWatch()));
       Place place = engine->gpu() ? Place::Gpu : Place::Host;
       kept.assign(plan().outputs.size(), {nullptr, 0, place});
     }
@@ -226,9 +226,11 @@ struct Session::Impl {
     // Prepared by all before one begins: a rank that could not would leave the others waiting.
     TENON_TRY(prepare());
     std::unique_lock<std::mutex> lock = lockGroup();
-    return forEachRank([&](uint32_t rank) {
-      return ranks[rank]->active()->run(inputs, rank == 0 ? outputs : kept, runOptions);
-    });
+    return forEachRank(
+        [&](uint32_t rank) {
+          return ranks[rank]->active()->run(inputs, rank == 0 ? outputs : kept, runOptions);
+        },
+        /*isRun=*/true);
   }
 };
 

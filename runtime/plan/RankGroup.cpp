@@ -2,6 +2,8 @@
 
 #include "runtime/plan/RankGroup.h"
 
+#include <algorithm>
+
 namespace tenon::runtime {
 namespace {
 
@@ -14,7 +16,7 @@ RankGroup::RankGroup(uint32_t ranks)
       isLeft(ranks), missing(ranks), firstFailed(ranks) {}
 
 std::optional<std::span<const void *const>> RankGroup::meet(uint32_t rank, const void *handedOver) {
-  uint32_t meeting = meetings[rank]++;
+  uint32_t meeting = meetings[rank].fetch_add(1, std::memory_order_relaxed);
   std::vector<const void *> &all = given[meeting % 2];
   all[rank] = handedOver;
   if (missing.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -47,8 +49,28 @@ std::optional<uint32_t> RankGroup::failed() const {
   return first == ranks() ? std::nullopt : std::optional(first);
 }
 
-void RankGroup::reset() {
-  meetings.assign(meetings.size(), 0);
+std::optional<RankGroup::Awaited> RankGroup::awaited() const {
+  if (!isRunning.load(std::memory_order_relaxed)) {
+    return std::nullopt;
+  }
+  uint32_t last = 0, least = kThrough, most = 0;
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    uint32_t own = meetings[rank].load(std::memory_order_relaxed);
+    last = own < least ? rank : last;
+    least = std::min(least, own);
+    most = std::max(most, own);
+  }
+  bool isBehind = least < most;
+  return isBehind ? std::optional(Awaited{last, uint64_t(runs.load()) << 32 | least})
+                  : std::nullopt;
+}
+
+void RankGroup::begin(bool isRun) {
+  for (std::atomic<uint32_t> &own : meetings) {
+    own.store(0, std::memory_order_relaxed);
+  }
+  runs.fetch_add(1, std::memory_order_relaxed);
+  isRunning.store(isRun, std::memory_order_relaxed);
   isLeft.assign(isLeft.size(), 0);
   missing.store(ranks());
   over.store(0);

@@ -28,14 +28,32 @@ public:
   void fail(uint32_t rank);
   /// The lowest of those that failed by themselves.
   std::optional<uint32_t> failed() const;
-  /// Before a run, while no rank is in one.
-  void reset();
+  /// Before ranks do something together, while none does. `isRun`: what they do is looked at by
+  /// awaited.
+  void begin(bool isRun);
+  /// This rank is through with it.
+  void leave(uint32_t rank) { meetings[rank].store(kThrough, std::memory_order_relaxed); }
+  /// All are through.
+  void end() { isRunning.store(false, std::memory_order_relaxed); }
+
+  /// A rank that others wait for, and where it is: another number once it has gone on.
+  struct Awaited {
+    uint32_t rank = 0;
+    uint64_t step = 0;
+    bool operator==(const Awaited &) const = default;
+  };
+  /// By any thread. Of a run; nothing while all ranks compute.
+  std::optional<Awaited> awaited() const;
 
 private:
+  static constexpr uint32_t kThrough = UINT32_MAX;
+
   /// By parity of the meeting: no rank is more than one meeting ahead of another.
   std::vector<const void *> given[2];
-  std::vector<uint32_t> meetings; ///< of each rank
-  std::vector<char> isLeft;       ///< by rank: others did not come to where it waited
+  std::vector<std::atomic<uint32_t>> meetings; ///< of each rank
+  std::atomic<uint32_t> runs = 0;              ///< that were begun
+  std::atomic<bool> isRunning = false;
+  std::vector<char> isLeft; ///< by rank: others did not come to where it waited
   std::atomic<uint32_t> missing;
   /// Meetings that are over, and whether a rank has failed.
   std::atomic<uint32_t> over = 0;

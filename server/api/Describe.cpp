@@ -80,9 +80,9 @@ void writeInstances(AnswerWriter &out, const Version &version) {
                    : placement.kind == Placement::Kind::Gpu ? "KIND_GPU"
                                                             : "KIND_CPU");
   out.number("count", version.config.instances);
-  if (version.device() && version.device()->gpu) {
-    int64_t gpu = static_cast<int64_t>(*version.device()->gpu); // that it was given
-    out.numbers("gpus", std::span(&gpu, 1));
+  if (version.device() && !version.device()->isCpu()) {
+    const std::vector<uint64_t> &given = version.device()->gpus;
+    out.numbers("gpus", std::vector<int64_t>(given.begin(), given.end()));
   }
   out.end();
   out.end();

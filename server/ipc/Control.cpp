@@ -104,7 +104,7 @@ Status receiveControl(int socket, bool waits, ControlMessage &message, bool *isE
   takeDescriptors(received, message);
   bool isWhole = (received.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
                  static_cast<size_t>(bytes) >= sizeof(header);
-  if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Unloaded) ||
+  if (!isWhole || header.kind > static_cast<uint32_t>(ControlMessage::Kind::Ending) ||
       header.descriptors != message.descriptors.size()) {
     return lost("a message between server and worker is damaged");
   }

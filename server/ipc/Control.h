@@ -31,6 +31,7 @@ struct ControlMessage {
     Loaded,     ///< version `key`; text: encodeModelInfo
     LoadFailed, ///< version `key`, `value` the error's number; text: encodeError
     Unloaded,   ///< version `key`
+    Ending,     ///< the worker ends because of version `key`; `value`, text: as LoadFailed
   };
   Kind kind = Kind::Buffer;
   uint64_t key = 0;

@@ -104,7 +104,8 @@ struct ModelInfo {
   ModelPorts ports;
   BatchInfo batch;
   std::optional<LanguageInfo> language;
-  /// Of memory on the model's device: the engine's file, or on a GPU its weights there.
+  /// Of memory on the model's device: the engine's file, or on a GPU, or each of a group, its
+  /// weights there.
   uint64_t sharedBytes = 0;
   uint64_t bytes = 0;            ///< those and what sessions hold there
   std::vector<LoadPhase> phases; ///< of the load, in their order

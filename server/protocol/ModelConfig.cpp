@@ -272,6 +272,17 @@ private:
     return Status::ok();
   }
 
+  Status readGpu(const TextField &field) {
+    std::vector<uint64_t> &gpus = config.placement.gpus;
+    uint64_t gpu = 0;
+    TENON_TRY(readNumber(field, kMaxGpus, gpu));
+    if (std::ranges::find(gpus, gpu) != gpus.end()) {
+      return fault(field, "a GPU is given twice: each rank of a model has one of its own");
+    }
+    gpus.push_back(gpu);
+    return Status::ok();
+  }
+
   Status readInstances(const TextField &field) {
     TENON_TRY(expectMessage(field));
     if (std::exchange(hasInstances, true)) {
@@ -289,17 +300,14 @@ private:
                          : member.value == "KIND_GPU" ? Placement::Kind::Gpu
                                                       : Placement::Kind::Auto;
       } else if (member.name == "gpus") {
-        if (placement.gpu) {
-          return fault(member, "there is more than one GPU: a model runs on one device");
-        }
-        TENON_TRY(readNumber(member, kMaxGpus, placement.gpu.emplace()));
+        TENON_TRY(readGpu(member));
       } else if (member.name == "name") {
         TENON_TRY(readString(member, ignored));
       } else {
         TENON_TRY(unknown(member));
       }
     }
-    return placement.gpu && placement.kind == Placement::Kind::Cpu
+    return !placement.gpus.empty() && placement.kind == Placement::Kind::Cpu
                ? fault(field, "gpus are given with KIND_CPU")
                : Status::ok();
   }

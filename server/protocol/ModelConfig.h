@@ -65,7 +65,7 @@ struct Placement {
   /// Auto: on a GPU where there is one that the engine has a variant for, or else on the CPU.
   enum class Kind { Auto, Cpu, Gpu };
   Kind kind = Kind::Auto;
-  std::optional<uint64_t> gpu; ///< none: any
+  std::vector<uint64_t> gpus; ///< one for each rank of the engine; empty: any
 };
 
 struct ModelConfig {

@@ -31,7 +31,7 @@ Residency::Room Residency::makeRoom(const Version &version) {
     return Room::Later;
   }
   // What goes is free once its worker says so; this tells when.
-  auto fitsLater = [&] { return heldBytes(device) - freedSoon(device) + needed <= most; };
+  auto fitsLater = [&] { return heldBytes(device, /*isLater=*/true) + needed <= most; };
   for (bool takesBusy : {false, true}) {
     while (!fitsLater()) {
       std::shared_ptr<Version> victim = chooseVictim(version, takesBusy);
@@ -46,11 +46,12 @@ Residency::Room Residency::makeRoom(const Version &version) {
       }
     }
   }
-  bool changes =
-      freedSoon(device) > 0 || std::any_of(pool.all().begin(), pool.all().end(),
-                                           [&](const std::unique_ptr<WorkerSlot> &slot) {
-                                             return slot->device == device && slot->isLoading();
-                                           });
+  bool changes = heldBytes(device, /*isLater=*/true) < heldBytes(device) ||
+                 std::any_of(
+                     pool.all().begin(), pool.all().end(),
+                     [&](const std::unique_ptr<WorkerSlot> &slot) {
+                       return slot->device.shares(device) && slot->isLoading();
+                     });
   return changes ? Room::Later : Room::Never;
 }
 
@@ -67,26 +68,22 @@ TextRoom Residency::textRoom(const Version &version, const Device &device) const
   return room;
 }
 
-uint64_t Residency::heldBytes(const Device &device) const {
-  uint64_t sum = 0;
-  for (const auto &[key, version] : byKey) {
-    sum += version->slot->device == device && version->slot->wasSent(key) ? version->taken : 0;
+uint64_t Residency::heldBytes(const Device &device, bool isLater) const {
+  if (device.gpus.size() > 1) {
+    uint64_t most = 0;
+    for (uint64_t gpu : device.gpus) {
+      most = std::max(most, heldBytes(Device{{gpu}}, isLater));
+    }
+    return most;
   }
-  for (const std::unique_ptr<WorkerSlot> &slot : pool.all()) {
-    sum += slot->device == device ? slot->leavingBytes() : 0;
-  }
-  return sum;
-}
-
-uint64_t Residency::freedSoon(const Device &device) const {
   uint64_t sum = 0;
   for (const auto &[key, version] : byKey) {
     bool goes = version->isLeaving || version->current == VersionState::Unloading;
-    bool isThere = version->slot->device == device && version->slot->wasSent(key);
-    sum += goes && isThere ? version->taken : 0;
+    bool isThere = version->slot->device.shares(device) && version->slot->wasSent(key);
+    sum += isThere && !(goes && isLater) ? version->taken : 0;
   }
   for (const std::unique_ptr<WorkerSlot> &slot : pool.all()) {
-    sum += slot->device == device ? slot->leavingBytes() : 0;
+    sum += slot->device.shares(device) && !isLater ? slot->leavingBytes() : 0;
   }
   return sum;
 }
@@ -96,9 +93,9 @@ std::shared_ptr<Version> Residency::chooseVictim(const Version &newcomer, bool t
   for (const auto &[key, each] : byKey) {
     bool isReplaced = each->model == newcomer.model &&
                       each->number == newcomer.number; // it serves until the newcomer is ready
-    bool mayGo = each->slot->device == newcomer.place && each->current == VersionState::Ready &&
-                 !each->isLeaving && !each->config.isPinned && !isReplaced &&
-                 (takesBusy || each->scheduler->isIdle());
+    bool mayGo = each->slot->device.shares(*newcomer.place) &&
+                 each->current == VersionState::Ready && !each->isLeaving &&
+                 !each->config.isPinned && !isReplaced && (takesBusy || each->scheduler->isIdle());
     if (mayGo && (!victim || each->lastUse < victim->lastUse)) {
       victim = each;
     }
@@ -149,8 +146,11 @@ void Residency::retryLoads() {
 }
 
 uint64_t Residency::evictions(const Device &device) const {
-  std::map<Device, uint64_t>::const_iterator found = evicted.find(device);
-  return found == evicted.end() ? 0 : found->second;
+  uint64_t sum = 0;
+  for (const auto &[from, count] : evicted) {
+    sum += from.shares(device) ? count : 0;
+  }
+  return sum;
 }
 
 } // namespace tenon::server

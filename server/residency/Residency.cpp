@@ -79,23 +79,23 @@ Status Residency::place(Version &version) {
   if (version.place) {
     return Status::ok();
   }
-  bool runsOnGpu = false;
+  EngineNeeds needs;
   if (pool.gpuCount() > 0 && version.config.placement.kind != Placement::Kind::Cpu) {
     TENON_TRY(version.file.open(version.path)); // its size counts too
-    Result<std::vector<engine::Architecture>> architectures =
-        engine::readArchitectures(version.file.descriptor());
-    // What is wrong with an engine, the worker tells.
-    runsOnGpu =
-        architectures.isOk() && std::find(architectures->begin(), architectures->end(),
-                                          engine::Architecture::Nvptx) != architectures->end();
+    Result<engine::EngineTargets> targets = engine::readTargets(version.file.descriptor());
+    if (targets.isOk()) { // what is wrong with an engine, the worker tells
+      auto isGpu = [](engine::Architecture each) { return each == engine::Architecture::Nvptx; };
+      needs = {!std::ranges::all_of(targets->architectures, isGpu),
+               std::ranges::any_of(targets->architectures, isGpu), targets->ranks};
+    }
   }
   std::vector<uint64_t> taken(pool.gpuCount());
   for (const auto &[key, each] : byKey) {
-    if (!each->slot->device.isCpu()) {
-      taken[*each->slot->device.gpu] += each->neededBytes();
+    for (uint64_t gpu : each->slot->device.gpus) {
+      taken[gpu] += each->neededBytes();
     }
   }
-  TENON_ASSIGN(version.place, chooseDevice(version.config.placement, runsOnGpu, taken));
+  TENON_ASSIGN(version.place, chooseDevice(version.config.placement, needs, taken));
   return Status::ok();
 }
 
@@ -362,9 +362,12 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
     retryLoads();
     return;
   }
-  options.log(
-      fmt::format("the worker process {} {}; it is restarted", slot.name, describeEnd(ended.how)),
-      LogLevel::Error);
+  std::map<uint64_t, std::shared_ptr<Version>>::iterator cause = byKey.find(ended.cause);
+  std::string how = cause == byKey.end() ? describeEnd(ended.how)
+                                         : fmt::format("ended for {}: {}", cause->second->title(),
+                                                       ended.why.message());
+  options.log(fmt::format("the worker process {} {}; it is restarted", slot.name, how),
+              LogLevel::Error);
   std::set<std::shared_ptr<Version>> suspects;
   std::vector<std::pair<std::shared_ptr<Version>, Instance *>> running;
   for (Instance *instance : ended.running) {
@@ -373,7 +376,8 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   }
   Status lost = Status::error(
       ErrorId::WorkerLost,
-      fmt::format("the worker process {} while it ran the request", describeEnd(ended.how)),
+      cause == byKey.end() ? fmt::format("the worker process {} while it ran the request", how)
+                           : fmt::format("the worker process {}", how),
       "see the server's log; the worker is restarted");
   for (const auto &[version, instance] : running) {
     version->scheduler->lost(*instance, lost);
@@ -386,6 +390,9 @@ void Residency::workerEnded(WorkerSlot &slot, const WorkerEnd &ended) {
   if (std::map<uint64_t, std::shared_ptr<Version>>::iterator loading = byKey.find(ended.loading);
       loading != byKey.end()) {
     suspects.insert(loading->second);
+  }
+  if (cause != byKey.end()) {
+    suspects = {cause->second}; // and nobody else
   }
   for (const std::shared_ptr<Version> &version : suspects) {
     version->isSuspect = version->isSuspect || isCrash(ended.how);

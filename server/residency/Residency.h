@@ -71,7 +71,7 @@ public:
   const WorkerPool &workers() const { return pool; }
   /// Models that were taken out of the memory of a device for others.
   uint64_t evictions(const Device &device) const;
-  /// Bytes that models may take on a device; 0: any.
+  /// Bytes that models may take on a device, or on each GPU of a group; 0: any.
   uint64_t budget(const Device &device) const {
     return device.isCpu() ? options.memoryBudget : options.gpuMemoryBudget;
   }
@@ -117,9 +117,8 @@ private:
   Room makeRoom(const Version &version);
   /// What a version may have that is loaded next.
   TextRoom textRoom(const Version &version, const Device &device) const;
-  uint64_t heldBytes(const Device &device) const;
-  /// Those of them that are free soon.
-  uint64_t freedSoon(const Device &device) const;
+  /// Of a group, on the GPU that has most; `isLater`: without those that are free soon.
+  uint64_t heldBytes(const Device &device, bool isLater = false) const;
   /// The one used least lately that may go; null where there is none. With `takesBusy` also one
   /// that has requests.
   std::shared_ptr<Version> chooseVictim(const Version &newcomer, bool takesBusy) const;

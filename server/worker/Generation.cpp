@@ -57,9 +57,10 @@ TextFinish finishOf(const std::optional<generate::Finish> &finish) {
 } // namespace
 
 Result<std::unique_ptr<Generation>>
-Generation::create(std::unique_ptr<generate::LanguageModel> model,
-                   generate::ServiceOptions options) {
+Generation::create(std::unique_ptr<generate::LanguageModel> model, generate::ServiceOptions options,
+                   std::function<void(const Status &)> onFailure) {
   std::unique_ptr<Generation> made(new Generation(std::move(model)));
+  made->onFailure = std::move(onFailure);
   options.onPreemption = [self = made.get()](const generate::Preemption &preemption) {
     self->preempted.push_back({preemption.id, preemption.winner,
                                static_cast<uint64_t>(preemption.tokensLost),
@@ -264,6 +265,7 @@ void Generation::step(TextStep &out) {
   });
   std::ranges::copy(std::exchange(preempted, {}), std::back_inserter(out.events));
   if (!status.isOk()) {
+    onFailure(status);
     endAll(status, out);
   }
 }

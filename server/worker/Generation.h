@@ -12,6 +12,7 @@
 #include "server/worker/AskReader.h"
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,9 +24,11 @@ namespace tenon::server {
 
 class Generation {
 public:
-  /// Errors are those of TextService::create.
+  /// `onFailure` is called for a step that failed, before what it continued is told. Errors are
+  /// those of TextService::create.
   static Result<std::unique_ptr<Generation>> create(std::unique_ptr<generate::LanguageModel> model,
-                                                    generate::ServiceOptions options);
+                                                    generate::ServiceOptions options,
+                                                    std::function<void(const Status &)> onFailure);
   /// Waits for the step that goes on; the front is told of nothing more.
   ~Generation();
 
@@ -74,6 +77,7 @@ private:
   void send(const std::string &message);
 
   const std::unique_ptr<generate::LanguageModel> model;
+  std::function<void(const Status &)> onFailure;
   std::unique_ptr<generate::TextService> service; ///< of the thread that steps, but its facts
   std::vector<TextPreempted> preempted;           ///< in a step; of the thread that steps
   std::unordered_map<uint64_t, Open> open;        ///< by answer; the same

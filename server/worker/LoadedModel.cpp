@@ -4,6 +4,7 @@
 #include "server/worker/LoadedModel.h"
 
 #include "registry/Sha256.h"
+#include "runtime/capi/Opened.h"
 #include "server/worker/BatchProof.h"
 #include "server/worker/EngineImage.h"
 #include "server/worker/TextFit.h"
@@ -57,10 +58,12 @@ tenon_memory_use memoryOf(const tenon_session *session) {
   return takeStatus(tenon_session_memory(session, &use)).isOk() ? use : tenon_memory_use();
 }
 
-/// What a session holds on its device by itself.
-uint64_t heldBytes(const tenon_session *session) {
+uint64_t divideUp(uint64_t bytes, uint64_t parts) { return (bytes + parts - 1) / parts; }
+
+/// What a session holds on its device by itself, or on each of some GPUs.
+uint64_t heldBytes(const tenon_session *session, uint64_t gpus) {
   tenon_memory_use use = memoryOf(session);
-  return use.arena + use.state + use.scratch + use.workspace + use.ports;
+  return divideUp(use.arena + use.state + use.scratch + use.workspace + use.ports, gpus);
 }
 
 void putError(RequestSlot &slot, const Status &status) {
@@ -105,12 +108,13 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
   if (descriptors.size() < 4 || descriptors.size() % 2 != 0) {
     return Status::error(ErrorId::InternalError, "a load request lacks file descriptors");
   }
-  std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent));
+  std::unique_ptr<LoadedModel> model(new LoadedModel(buffers, doneEvent, request.key));
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   unsigned threads = static_cast<unsigned>(request.value);
   bool isOnGpu = request.kind == ControlMessage::Kind::LoadOnGpu;
   TENON_ASSIGN(model->engine,
                model->open(std::move(descriptors[0]), wanted.sha256, isOnGpu, model->image));
+  model->watchRanks();
   TENON_TRY(model->describe(wanted.batch, threads, start));
   model->ends("batching");
   if (model->holdsLanguageModel()) {
@@ -133,6 +137,20 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(ControlMessage &request,
         std::thread([raw = instance.get(), self = model.get()] { self->serve(*raw); });
   }
   return model;
+}
+
+void LoadedModel::watchRanks() {
+  const runtime::Engine &opened = capi::engineOf(*engine);
+  if (opened.plan().ranks > 1) {
+    gpus = opened.gpu() ? opened.plan().ranks : 1;
+    watch = std::make_unique<GroupWatch>(opened.rankWatch(), key);
+  }
+}
+
+void LoadedModel::failed(const Status &status) const {
+  if (gpus > 1 && status.id() == ErrorId::DeviceFailed) {
+    endWorker(key, status);
+  }
 }
 
 void LoadedModel::ends(std::string_view phase) {
@@ -202,7 +220,8 @@ Status LoadedModel::becomeLanguageModel(unsigned threads, uint64_t running,
   TENON_ASSIGN(std::unique_ptr<generate::LanguageModel> model,
                generate::LanguageModel::of(std::move(engine)));
   ends("tokenizer");
-  TENON_ASSIGN(generation, Generation::create(std::move(model), options));
+  TENON_ASSIGN(generation, Generation::create(std::move(model), options,
+                                              [this](const Status &status) { failed(status); }));
   ends("session");
   const generate::ModelFacts &facts = generation->facts();
   modelInfo.language = {static_cast<uint64_t>(facts.positions),
@@ -243,9 +262,10 @@ Status LoadedModel::addInstance(Descriptor slot, Descriptor wake, unsigned threa
   TENON_TRY(takeStatus(tenon_session_create(engine.get(), &options, &session)));
   instance->session.reset(session);
   if (instances.empty() && tenon_engine_gpu(engine.get()) >= 0) {
-    modelInfo.sharedBytes = modelInfo.bytes = memoryOf(session).weights; // the image is the host's
+    // The image is the host's.
+    modelInfo.sharedBytes = modelInfo.bytes = divideUp(memoryOf(session).weights, gpus);
   }
-  modelInfo.bytes += heldBytes(session);
+  modelInfo.bytes += heldBytes(session, gpus);
   instances.push_back(std::move(instance));
   return Status::ok();
 }
@@ -268,9 +288,10 @@ void LoadedModel::serve(Instance &instance) {
       status = Status::error(ErrorId::OutOfMemory, "out of memory for a run");
     }
     if (!status.isOk()) {
+      failed(status);
       putError(slot, status);
     }
-    slot.heldBytes = heldBytes(instance.session.get());
+    slot.heldBytes = heldBytes(instance.session.get(), gpus);
     slot.computeNanoseconds =
         static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
     slot.answers.fetch_add(1, std::memory_order_release);

@@ -9,6 +9,7 @@
 #include "server/ipc/RequestSlot.h"
 #include "server/ipc/SharedMemory.h"
 #include "server/worker/Generation.h"
+#include "server/worker/GroupWatch.h"
 #include "support/memory/AlignedBuffer.h"
 
 #include <atomic>
@@ -60,7 +61,8 @@ private:
     std::thread thread;
   };
 
-  LoadedModel(SharedBufferTable &buffers, int doneEvent) : buffers(buffers), doneEvent(doneEvent) {}
+  LoadedModel(SharedBufferTable &buffers, int doneEvent, uint64_t key)
+      : buffers(buffers), doneEvent(doneEvent), key(key) {}
   /// Reads an engine into `into`. TN1016 where the bytes must have a hash, and have another.
   Result<capi::EngineHandle> open(Descriptor file, const std::string &sha256, bool isOnGpu,
                                   AlignedBuffer &into);
@@ -76,9 +78,14 @@ private:
   void serve(Instance &instance);
   /// The outputs, or that they need more room, are in the request slot when this returns ok.
   Status run(Instance &instance, RequestSlot &slot);
+  void watchRanks();
+  /// A run did: GPUs of a group that one has left are of no use any more.
+  void failed(const Status &status) const;
 
   SharedBufferTable &buffers;
   int doneEvent;
+  uint64_t key;              ///< of the version
+  uint64_t gpus = 1;         ///< that share the memory of a session, where there are any
   AlignedBuffer image;       ///< the engine file; it outlives the engine
   capi::EngineHandle engine; ///< null where `generation` has it
   AlignedBuffer draftImage;
@@ -88,6 +95,7 @@ private:
   std::chrono::steady_clock::time_point phaseBegan = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Instance>> instances;
   std::atomic<bool> isEnding = false;
+  std::unique_ptr<GroupWatch> watch; ///< of an engine with ranks
 };
 
 } // namespace tenon::server

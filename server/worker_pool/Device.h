@@ -1,5 +1,5 @@
-// Where a model runs: on the CPU, or on one of the GPUs that the server sees. Only the names of
-// GPUs are known here, no driver is asked.
+// Where a model runs: on the CPU, on one of the GPUs that the server sees, or on a group of them, a
+// GPU for each rank of its engine. Only the names of GPUs are known here, no driver is asked.
 
 #pragma once
 
@@ -8,17 +8,19 @@
 
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace tenon::server {
 
 struct Device {
-  std::optional<uint64_t> gpu; ///< as the driver counts those that the server sees; none: the CPU
+  /// As the driver counts those that the server sees, by rank; empty: the CPU.
+  std::vector<uint64_t> gpus;
 
-  bool isCpu() const { return !gpu; }
-  /// "cpu", "gpu0".
+  bool isCpu() const { return gpus.empty(); }
+  /// Whether what one takes is missing for the other.
+  bool shares(const Device &other) const;
+  /// "cpu", "gpu0", "gpu0+gpu1".
   std::string name() const;
   auto operator<=>(const Device &) const = default;
 };
@@ -28,10 +30,16 @@ struct Device {
 /// `deviceFolder`.
 std::vector<std::string> findGpus(const char *visible, const std::string &deviceFolder);
 
-/// Where a model is to run, where `taken` has the bytes that models take on each GPU. A GPU that
-/// nobody names is the one with the fewest, of equal ones the first. TN0702 where the model wants a
-/// GPU that is not there.
-Result<Device> chooseDevice(const Placement &placement, bool runsOnGpu,
+/// What an engine has code for.
+struct EngineNeeds {
+  bool runsOnCpu = true, runsOnGpu = false;
+  uint64_t ranks = 1; ///< each on a GPU of its own
+};
+
+/// Where a model is to run, where `taken` has the bytes that models take on each GPU. GPUs that
+/// nobody names are those with the fewest, of equal ones the first. TN0702 where the model wants a
+/// GPU, or more of them, than there are.
+Result<Device> chooseDevice(const Placement &placement, const EngineNeeds &needs,
                             const std::vector<uint64_t> &taken);
 
 } // namespace tenon::server

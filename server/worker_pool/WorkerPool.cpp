@@ -18,8 +18,11 @@ WorkerPool::WorkerPool(boost::asio::any_io_executor executor, std::vector<std::s
 }
 
 WorkerSlot &WorkerPool::makeSlot(const Device &device, std::string name, bool isShared) {
-  WorkerProcess::Command process = {command, device.isCpu() ? "" : gpus[*device.gpu],
-                                    requestMemory};
+  std::string visible;
+  for (uint64_t gpu : device.gpus) {
+    visible += (visible.empty() ? "" : ",") + gpus[gpu];
+  }
+  WorkerProcess::Command process = {command, visible, requestMemory};
   return *slots.emplace_back(std::make_unique<WorkerSlot>(executor, std::move(name), device,
                                                           isShared, std::move(process), events));
 }
@@ -68,7 +71,7 @@ void WorkerPool::discard(const WorkerSlot &slot) {
 std::vector<Device> WorkerPool::devices() const {
   std::vector<Device> devices = {Device()};
   for (uint64_t gpu = 0; gpu < gpus.size(); ++gpu) {
-    devices.push_back(Device{gpu});
+    devices.push_back(Device{{gpu}});
   }
   return devices;
 }

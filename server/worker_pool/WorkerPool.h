@@ -1,5 +1,5 @@
-// The worker processes of a server: one for the CPU, one for each GPU that a model uses, and those
-// of models that have one of their own.
+// The worker processes of a server: one for the CPU, one for each GPU or group of GPUs that
+// a model uses, and those of models that have one of their own.
 
 #pragma once
 

@@ -260,9 +260,22 @@ void WorkerProcess::awaitEnd() {
                       waitpid(process, &how, 0);
                       process = -1;
                       pool->close();
+                      takeLastWords();
                       std::function<void(int)> onEnd = std::move(events.onEnd);
                       onEnd(how);
                     });
+}
+
+void WorkerProcess::takeLastWords() {
+  for (bool isEnd = false, isNone = false; !isEnd && !isNone;) {
+    ControlMessage message;
+    if (!receiveControl(socket.native_handle(), false, message, &isEnd, &isNone).isOk()) {
+      return;
+    }
+    if (!isEnd && !isNone && message.kind == ControlMessage::Kind::Ending) {
+      events.onMessage(std::move(message)); // others' answers come too late
+    }
+  }
 }
 
 } // namespace tenon::server

@@ -82,6 +82,8 @@ private:
   void awaitMessage();
   void awaitAnswers();
   void awaitEnd();
+  /// Of the messages that the process left behind, the one that says why it ended.
+  void takeLastWords();
 
   Events events;
   int process = -1; ///< -1 once it was waited for

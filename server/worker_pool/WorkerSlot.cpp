@@ -160,6 +160,11 @@ void WorkerSlot::handle(const ControlMessage &message) {
     events.onFreed();
     return;
   }
+  if (message.kind == ControlMessage::Kind::Ending && keys.contains(message.key)) {
+    endKey = message.key;
+    endReason = decodeError(message.value, message.text);
+    return;
+  }
   bool isAnswer = message.kind == ControlMessage::Kind::Loaded ||
                   message.kind == ControlMessage::Kind::LoadFailed;
   if (!isAnswer || sentKey == 0 || message.key != sentKey || isEnded) {
@@ -200,7 +205,8 @@ void WorkerSlot::ended(int how) {
   process.reset();
   leaving.clear();
   uint64_t loading = std::exchange(sentKey, 0);
-  WorkerEnd end = {how, keys.contains(loading) ? loading : 0, std::exchange(running, {})};
+  WorkerEnd end = {how, keys.contains(loading) ? loading : 0, std::exchange(running, {}),
+                   std::exchange(endKey, 0), std::exchange(endReason, Status::ok())};
   if (!isEnded) {
     ++lossCount;
     startAgainAt(std::max(Clock::now(), lastStart + kRestartPeriod));

@@ -26,6 +26,8 @@ struct WorkerEnd {
   int how = 0;          ///< as waitpid gives it
   uint64_t loading = 0; ///< the key of its load; 0: none
   std::vector<Instance *> running;
+  uint64_t cause = 0; ///< the key of what the process said it ended for; 0: it said nothing
+  Status why;         ///< as it said
 };
 
 class WorkerSlot {
@@ -109,6 +111,8 @@ private:
   std::map<uint64_t, bool> keys;        ///< whether the load was sent
   std::map<uint64_t, uint64_t> leaving; ///< bytes that the process is freeing, by key
   std::vector<Instance *> running;
+  uint64_t endKey = 0; ///< that the process ends for
+  Status endReason;
   uint64_t sentKey = 0; ///< of the load that the process has not answered; 0: none
   uint64_t startCount = 0, lossCount = 0;
   std::chrono::steady_clock::time_point lastStart;

@@ -68,6 +68,16 @@ class Generate(ToolTest):
         (self.folder / "other.jinja").write_text("{{ messages[0].content }}!")
         self.same(["--template", self.folder / "other.jinja"], template="{{ messages[0].content }}!")
 
+    def test_ranks(self):
+        """An engine with two ranks: as the tool, and as one rank but for rounding."""
+        engine = self.folder / "ranks.tenon"
+        self.tool("compile", self.file, "-o", engine, "--tp", "2", "--target", "cpu:native", "--quiet")
+        model = tenon.LanguageModel(engine)
+        given = model.generate("Hello", max_tokens=24).answers()[0]
+        expected = json.loads(self.tool("generate", engine, "Hello", "--json", "--logprobs", "--max-tokens", "24"))["answers"][0]
+        self.assertEqual((expected["tokens"], expected["logprobs"]), (given.tokens, given.logprobs))
+        np.testing.assert_allclose(self.model.generate("Hello", max_tokens=6).answers()[0].logprobs, given.logprobs[:6], atol=1e-3)
+
     def test_pieces(self):
         pieces = list(tenon.generate(self.model, "Hello", max_tokens=24, top_logprobs=2))
         whole = self.model.generate("Hello", max_tokens=24).answers()[0]

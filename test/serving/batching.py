@@ -91,6 +91,7 @@ class Batching(unittest.TestCase):
         (cls.folder / "models").mkdir()
         for model in sorted(cls.folder.glob("*.onnx")):
             subprocess.run([TENON, "compile", model, "-o", cls.folder / "models" / f"{model.stem}.tenon", "--quiet", "--target", "native"], check=True)
+        subprocess.run([TENON, "compile", cls.folder / "linear.onnx", "-o", cls.folder / "models/ranks.tenon", "--quiet", "--target", "native", "--tp", "2"], check=True)
         cls.rows = np.random.default_rng(6).standard_normal((32, FEATURES)).astype(np.float32)
         cls.all = Server(cls.folder / "models").__enter__()
         cls.addClassCleanup(cls.all.__exit__)
@@ -166,6 +167,18 @@ class Batching(unittest.TestCase):
             self.assertIn("dynamic_batching", config)
             self.assertIn("up to 64 rows", config["parameters"]["tenon.batching"]["string_value"])
             self.assertEqual("", self.reason(server, "linear"))
+
+    def test_ranks(self):
+        """An engine whose ranks each have half of the columns is batched as others are; its memory is that of all ranks."""
+        groups = [self.rows[i:i + 1 + i % 3] for i in range(4)]
+        alone = [self.outputs(self.ask(self.all, group))["y"] for group in groups]
+        with self.all.paused():
+            calls = [self.one_running(self.all, model="ranks")] + [self.later(self.all, group, model="ranks") for group in groups]
+            self.waiting(self.all, 4, model="ranks")
+        for expected, call in zip(alone, calls[1:]):
+            np.testing.assert_array_equal(expected, self.outputs(call.wait())["y"])
+        self.assertEqual((1 + sum(map(len, groups)), 2), self.counts(self.all, "ranks")[:2])
+        self.assertGreater(self.all.metric("tenon_model_bytes", 'model="ranks"'), (self.folder / "models/ranks.tenon").stat().st_size)
 
     def test_proof(self):
         """Models whose rows depend on each other run unbatched, and the output is named where one looks for it."""

@@ -16,6 +16,7 @@
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "compiler/codegen/cpu/strips/ExactConversions.h"
 #include "compiler/codegen/cpu/strips/VectorizeStrips.h"
+#include "compiler/graph/EqualSums.h"
 #include "compiler/graph/Tn.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -136,7 +137,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
     return failure();
   }
   FailureOr<AffineExpr> scratch = assignScratch(kernel);
-  bool isEnd = endsProduct(region.source);
+  bool isEnd = endsProduct(region.source) && !tn::hasEqualSums(region.source);
   if (failed(scratch) || failed(vectorizeStrips(kernel, floatLanes(target.level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
       failed(dropConversions(module, isEnd)) || failed(expandMath(module, target.level, isEnd))) {

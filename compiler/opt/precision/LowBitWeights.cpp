@@ -93,7 +93,9 @@ SmallVector<Candidate> candidatesOf(ModuleOp module, bool isGpu) {
       bytes += tensorType(product.getB()).getNumElements() * int64_t(sizeof(float));
     }
   });
-  return isGpu || bytes > kCached ? candidates : SmallVector<Candidate>();
+  // Of an invariant model, a rank has the kernels of all, however little of it is its own.
+  return isGpu || bytes > kCached || tn::isInvariant(module) ? candidates
+                                                             : SmallVector<Candidate>();
 }
 
 class Rewriter {

@@ -6,7 +6,10 @@
 #include "test/unit/runtime/FakeCuda.h"
 #include "test/unit/runtime/FakeObjects.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 namespace tenon::test {
 
@@ -19,6 +22,12 @@ constexpr int kInvalidContext = 201;
 
 class Driver : public FakeCuda {
 public:
+  /// With as many devices as CUDA_VISIBLE_DEVICES names, if it names some.
+  Driver() {
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    std::string_view names = visible ? visible : "";
+    devices += static_cast<int>(std::count(names.begin(), names.end(), ','));
+  }
   void reset() override {
     counts.clear();
     early = 0;

@@ -45,7 +45,7 @@ TEST(ModelConfig, Reads) {
   EXPECT_EQ(config->versions.specific, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(config->instances, 2u);
   EXPECT_EQ(config->placement.kind, Placement::Kind::Gpu);
-  EXPECT_EQ(config->placement.gpu, 1u);
+  EXPECT_EQ(config->placement.gpus, std::vector<uint64_t>{1});
   EXPECT_TRUE(config->hasOwnWorker);
   EXPECT_EQ(config->parameters[0].second, "v\n");
   EXPECT_EQ(config->pads, (std::vector<std::pair<std::string, double>>{{"a", 0}, {"b", -1.5}}));
@@ -78,7 +78,7 @@ TEST(ModelConfig, RefusesWithLine) {
         "\n:",
         "\ninstance_group { count: 1000 }",
         "\ninstance_group { kind: KIND_CPU gpus: 0 }",
-        "\ninstance_group { gpus: [0, 1] }",
+        "\ninstance_group { gpus: [0, 1, 0] }",
         "\ninstance_group { kind: KIND_MODEL }",
         "instance_group { }\ninstance_group { }",
         "\nparameters { key: \"worker\" value { string_value: \"mine\" } }",

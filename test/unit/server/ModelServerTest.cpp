@@ -1,7 +1,7 @@
 // Where models are put and what leaves for them, with GPUs that are only names and a worker that
 // loads nothing: it tells the size of the file as the model's memory and the GPUs that it sees as
-// the name of its output. One test has the real worker run an engine on the stand-in of NVIDIA's
-// driver.
+// the name of its output. Some tests have the real worker run engines, on the stand-in of NVIDIA's
+// driver too, and with ranks of which one is lost. One file: all need this repository and worker.
 
 #include "server/api/ModelServer.h"
 #include "engine/Levels.h"
@@ -71,6 +71,21 @@ int serveAsWorker() {
 /// An engine with a variant for GPUs alone: y = x + w over kSize floats.
 constexpr int64_t kSize = 1024;
 
+std::string writeOnGpu(const std::string &name, engine::Plan plan, std::vector<std::byte> code,
+                       std::vector<test::WeightData> weights, std::vector<std::string> kernels) {
+  for (engine::Buffer &buffer : plan.buffers) {
+    buffer.device = engine::kGpu;
+  }
+  for (engine::Instruction &instruction : plan.instructions) {
+    instruction.device = engine::kGpu;
+  }
+  test::TestEngine engine(engine::Plan(), std::move(weights));
+  engine.code = std::move(code);
+  engine.code.push_back(std::byte(0));
+  engine.content.variants = {{{"sm_80", std::move(plan), std::move(kernels)}, engine.code}};
+  return engine.writeTemporary(name);
+}
+
 std::string writeGpuEngine(const std::string &name) {
   test::PlanBuilder builder;
   engine::ExprId size = builder.size(kSize);
@@ -78,18 +93,10 @@ std::string writeGpuEngine(const std::string &name) {
            w = builder.weight(0, kSize * 4);
   builder.launch(test::Add, {x, w}, {y}, builder.size(kSize / 128), {size}).threads = 128;
   builder.finish();
-  for (engine::Buffer &buffer : builder.plan.buffers) {
-    buffer.device = engine::kGpu;
-  }
-  for (engine::Instruction &instruction : builder.plan.instructions) {
-    instruction.device = engine::kGpu;
-  }
-  test::TestEngine engine(engine::Plan(), {test::floats("w", std::vector<float>(kSize, 3))});
-  engine.code = test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
-  engine.code.push_back(std::byte(0));
-  engine.content.variants = {
-      {{"sm_80", std::move(builder.plan), {"test_scale", "test_add"}}, engine.code}};
-  return engine.writeTemporary(name);
+  return writeOnGpu(
+      name, std::move(builder.plan),
+      test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx"),
+      {test::floats("w", std::vector<float>(kSize, 3))}, {"test_scale", "test_add"});
 }
 
 class FixedRepository final : public ModelRepository {
@@ -168,7 +175,26 @@ protected:
     return names;
   }
 
-  static Placement on(std::optional<uint64_t> gpu) { return {Placement::Kind::Gpu, gpu}; }
+  /// What became of a request for one number.
+  using Answer = std::shared_ptr<std::optional<Status>>;
+  Answer ask(const std::string &name, float x) {
+    InferRequest request;
+    RequestInput &input = request.inputs.emplace_back();
+    input.name = "x";
+    input.dims = {1, 1};
+    auto value = std::make_shared<float>(x);
+    input.binary = std::as_bytes(std::span(value.get(), 1));
+    input.bytes = input.binary.size();
+    Answer answer = std::make_shared<std::optional<Status>>();
+    Result<std::shared_ptr<Request>> submitted =
+        models->submit(name, "", std::move(request), [answer, value](Result<InferResult> result) {
+          *answer = result.isOk() ? Status::ok() : result.takeStatus();
+        });
+    EXPECT_TRUE(submitted.isOk()) << submitted.status().toString();
+    return answer;
+  }
+
+  static Placement on(std::vector<uint64_t> gpus) { return {Placement::Kind::Gpu, gpus}; }
 
   boost::asio::io_context context;
   std::unique_ptr<FixedRepository> repository = std::make_unique<FixedRepository>();
@@ -176,9 +202,9 @@ protected:
 };
 
 TEST_F(ModelServerTest, EachDeviceHasItsBudget) {
-  add("a", 60, on(0));
-  add("b", 60, on(0));
-  add("c", 60, on(1));
+  add("a", 60, on({0}));
+  add("b", 60, on({0}));
+  add("c", 60, on({1}));
   add("d", 60);
   add("e", 30);
   start(100);
@@ -191,8 +217,8 @@ TEST_F(ModelServerTest, EachDeviceHasItsBudget) {
   EXPECT_TRUE(load("b").isOk());
   EXPECT_EQ(version("a").state(), VersionState::Cold);
   EXPECT_TRUE(isLoaded("c") && isLoaded("d") && isLoaded("e"));
-  EXPECT_EQ(models->catalog.residency.evictions(Device{0}), 1u);
-  EXPECT_EQ(models->catalog.residency.evictions(Device{1}) +
+  EXPECT_EQ(models->catalog.residency.evictions(Device{{0}}), 1u);
+  EXPECT_EQ(models->catalog.residency.evictions(Device{{1}}) +
                 models->catalog.residency.evictions(Device()),
             0u);
   std::string metrics = describeMetrics(*models);
@@ -205,8 +231,8 @@ TEST_F(ModelServerTest, EachDeviceHasItsBudget) {
 }
 
 TEST_F(ModelServerTest, OnAGpuAFileIsNoBound) {
-  add("fits", 150, on(0), kHalf).isPinned = true;
-  add("large", 250, on(1), kHalf).isPinned = true;
+  add("fits", 150, on({0}), kHalf).isPinned = true;
+  add("large", 250, on({1}), kHalf).isPinned = true;
   add("cpu", 150, {}, kHalf).isPinned = true;
   start(100);
   EXPECT_TRUE(isLoaded("fits"));
@@ -223,7 +249,7 @@ TEST_F(ModelServerTest, AGpuThatNobodyNamesIsTheEmptiest) {
   add("b", 20, on({}));
   add("c", 20, on({}));
   add("d", 10, on({}));
-  add("far", 10, on(2));
+  add("far", 10, on({2}));
   start(0);
   EXPECT_EQ(deviceOf("a"), "gpu0");
   EXPECT_EQ(deviceOf("b"), "gpu1");
@@ -234,7 +260,7 @@ TEST_F(ModelServerTest, AGpuThatNobodyNamesIsTheEmptiest) {
 }
 
 TEST_F(ModelServerTest, AWorkerOfAGpuGoesWithItsLastModel) {
-  add("a", 60, on(1));
+  add("a", 60, on({1}));
   add("b", 60);
   start(0);
   EXPECT_EQ(workers(), (std::vector<std::string>{"cpu", "gpu1"}));
@@ -276,7 +302,7 @@ TEST_F(ModelServerTest, AnEngineWithAVariantForAGpuGoesThereUnlessItIsRefused) {
       .seekp(-1, std::ios::end)
       .put(kNoVariant);
   addFile("refused", refused);
-  addFile("must", refused, on(0));
+  addFile("must", refused, on({0}));
   start(0);
   EXPECT_EQ(deviceOf("cpu"), "cpu");
   EXPECT_EQ(deviceOf("gpu"), "gpu0");
@@ -291,9 +317,9 @@ TEST_F(ModelServerTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   std::filesystem::create_directory(libraries);
   std::filesystem::create_symlink(TENON_FAKE_CUDA, libraries / "libcuda.so.1");
   setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
-  addFile("sum", writeGpuEngine("sum.tenon"), on(1));
+  addFile("sum", writeGpuEngine("sum.tenon"), on({1}));
   test::TestEngine cpu(test::dynamicPlan(), test::productWeights());
-  addFile("cpu", cpu.writeTemporary("product.tenon"), on(0));
+  addFile("cpu", cpu.writeTemporary("product.tenon"), on({0}));
   start(0, kRealWorkerFlag);
   unsetenv("LD_LIBRARY_PATH");
   EXPECT_EQ(version("cpu").problem().id(), ErrorId::EngineNoVariant)
@@ -326,6 +352,117 @@ TEST_F(ModelServerTest, AWorkerOfAGpuRunsEnginesThereAndTellsTheirBytes) {
   EXPECT_LT(version("sum").bytes(), uint64_t(1) << 20);
 }
 
+/// y = sum over two ranks of x times a number of each rank; what a rank has of it is also what its
+/// kernel 'test_fail' does.
+std::string writeRanks(const std::string &name, float second) {
+  test::PlanBuilder builder;
+  builder.plan.ranks = 2;
+  engine::ExprId one = builder.size(1), bytes = builder.size(4);
+  uint32_t x = builder.input("x", DType::F32, {one, one});
+  uint32_t y = builder.output("y", DType::F32, {one, one});
+  uint32_t own = builder.weight(0, 4), part = builder.arena(bytes, 0, 2);
+  builder.launch(test::Product, {x, own}, {part}, one, {one, one});
+  builder.launch(test::Fail, {part}, {}, one);
+  builder.collective(engine::CollectiveKind::AllReduce, part, y, one);
+  builder.finish();
+  return test::TestEngine(builder.plan, {test::floats("own", {0, second}, 2)}).writeTemporary(name);
+}
+
+TEST_F(ModelServerTest, ARankThatFailsIsNamedAndItsGroupServesOn) {
+  addFile("fails", writeRanks("fails.tenon", 1));
+  start(0, kRealWorkerFlag);
+  ASSERT_TRUE(isLoaded("fails")) << version("fails").problem().toString();
+  for (int round = 0; round < 2; ++round) {
+    Answer failed = ask("fails", 1), good = ask("fails", 0);
+    await([&] { return failed->has_value() && good->has_value(); });
+    EXPECT_EQ((*failed)->id(), ErrorId::RunIndexOutOfRange) << (*failed)->toString();
+    EXPECT_TRUE((*failed)->message().starts_with("rank 1: ")) << (*failed)->toString();
+    EXPECT_TRUE((*good)->isOk()) << (*good)->toString();
+  }
+  EXPECT_EQ(version("fails").worker()->losses(), 0u);
+}
+
+TEST_F(ModelServerTest, ARankThatIsLostEndsItsGroupWhichIsStartedAgain) {
+#ifndef __x86_64__
+  GTEST_SKIP() << "test_fail knows the calls of x86-64 alone";
+#endif
+  for (auto [name, number] : {std::pair("hangs", 34), std::pair("ends", 60)}) {
+    addFile(name, writeRanks(std::string(name) + ".tenon", static_cast<float>(number)))
+        .hasOwnWorker = true;
+  }
+  addFile("beside", writeRanks("beside.tenon", 1));
+  start(0, kRealWorkerFlag);
+  std::vector<std::string> lost = {"hangs", "ends"};
+  std::vector<Answer> failed, waiting;
+  Clock::time_point begin = Clock::now();
+  for (const std::string &name : lost) {
+    ASSERT_TRUE(isLoaded(name)) << version(name).problem().toString();
+    failed.push_back(ask(name, 1));
+    waiting.push_back(ask(name, 0));
+    waiting.push_back(ask("beside", 0));
+  }
+  await([&] { return failed[0]->has_value() && failed[1]->has_value(); });
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+  await([&] {
+    return std::ranges::all_of(waiting, [](const Answer &each) { return each->has_value(); });
+  });
+  for (const Answer &each : waiting) {
+    EXPECT_TRUE((*each)->isOk()) << (*each)->toString();
+  }
+  for (size_t i = 0; i < lost.size(); ++i) {
+    EXPECT_EQ((*failed[i])->id(), ErrorId::WorkerLost);
+    EXPECT_EQ((*failed[i])->message(),
+              "the worker process ended for model '" + lost[i] +
+                  "' version 1: rank 1 of 2 did not come to where the other ranks have waited for "
+                  "4 s");
+    EXPECT_EQ(version(lost[i]).worker()->losses(), 1u);
+  }
+  EXPECT_EQ(version("beside").worker()->losses(), 0u);
+}
+
+/// y = sum over two GPUs of x + w, w another one on each.
+std::string writeGpuRanks(const std::string &name) {
+  test::PlanBuilder builder;
+  builder.plan.ranks = 2;
+  engine::ExprId size = builder.size(kSize);
+  uint32_t x = builder.input("x", DType::F32, {size}), y = builder.output("y", DType::F32, {size}),
+           w = builder.weight(0, kSize * 4), part = builder.arena(builder.size(kSize * 4), 0, 1);
+  builder.launch(test::Add, {x, w}, {part}, builder.size(kSize / 128), {size}).threads = 128;
+  builder.collective(engine::CollectiveKind::AllReduce, part, y, size);
+  builder.finish();
+  constexpr const char *kKernel = "tenon_all_reduce_one_f32_2";
+  std::vector<std::byte> code =
+      test::readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
+  std::string entry =
+      std::string(".visible .entry ") + kKernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n";
+  std::ranges::transform(entry, std::back_inserter(code), [](char c) { return std::byte(c); });
+  return writeOnGpu(name, std::move(builder.plan), std::move(code),
+                    {test::floats("w", std::vector<float>(2 * kSize, 3), 2)},
+                    {"test_scale", "test_add", kKernel});
+}
+
+TEST_F(ModelServerTest, AnEngineWithRanksHasAGroupOfGpus) {
+  std::filesystem::path libraries = test::temporaryPath("group-lib");
+  std::filesystem::create_directory(libraries);
+  std::filesystem::create_symlink(TENON_FAKE_CUDA, libraries / "libcuda.so.1");
+  setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+  std::string path = writeGpuRanks("group.tenon");
+  addFile("group", path);
+  addFile("one", path, on({1}));
+  addFile("single", writeGpuEngine("single.tenon"), on({1}));
+  start(uint64_t(1) << 30, kRealWorkerFlag);
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(version("one").problem().message(),
+            "model 'one' version 1: the engine has 2 ranks, each for a GPU of its own, but "
+            "instance_group names 1");
+  ASSERT_TRUE(isLoaded("group")) << version("group").problem().toString();
+  ASSERT_TRUE(isLoaded("single")) << version("single").problem().toString();
+  EXPECT_EQ(deviceOf("group"), "gpu0+gpu1");
+  EXPECT_EQ(workers(), (std::vector<std::string>{"cpu", "gpu0+gpu1", "gpu1"}));
+  // Of each GPU: its own array of the weight.
+  EXPECT_EQ(version("group").sharedBytes(), uint64_t(kSize) * 4);
+}
+
 TEST(Devices, OfAMachine) {
   std::filesystem::path folder = test::temporaryPath("dev");
   std::filesystem::create_directory(folder);
@@ -341,16 +478,38 @@ TEST(Devices, OfAMachine) {
 
 TEST(Devices, AreChosen) {
   Placement automatic;
-  EXPECT_TRUE(chooseDevice(automatic, true, {})->isCpu());
-  EXPECT_TRUE(chooseDevice(automatic, false, {0})->isCpu());
-  EXPECT_EQ(chooseDevice(automatic, true, {5, 3, 3})->name(), "gpu1");
-  automatic.gpu = 0;
-  EXPECT_EQ(chooseDevice(automatic, true, {5, 3})->name(), "gpu0");
-  automatic.gpu = 2;
-  EXPECT_TRUE(chooseDevice(automatic, true, {5, 3})->isCpu());
-  EXPECT_EQ(chooseDevice({Placement::Kind::Gpu, {}}, false, {}).status().id(),
+  EngineNeeds cpu, gpu = {true, true, 1};
+  EXPECT_TRUE(chooseDevice(automatic, gpu, {})->isCpu());
+  EXPECT_TRUE(chooseDevice(automatic, cpu, {0})->isCpu());
+  EXPECT_EQ(chooseDevice(automatic, gpu, {5, 3, 3})->name(), "gpu1");
+  automatic.gpus = {0};
+  EXPECT_EQ(chooseDevice(automatic, gpu, {5, 3})->name(), "gpu0");
+  automatic.gpus = {2};
+  EXPECT_TRUE(chooseDevice(automatic, gpu, {5, 3})->isCpu());
+  EXPECT_EQ(chooseDevice({Placement::Kind::Gpu, {}}, cpu, {}).status().id(),
             ErrorId::DeviceNotFound);
-  EXPECT_TRUE(chooseDevice({Placement::Kind::Cpu, {}}, true, {0})->isCpu());
+  EXPECT_TRUE(chooseDevice({Placement::Kind::Cpu, {}}, gpu, {0})->isCpu());
+}
+
+TEST(Devices, AGroupHasAGpuForEachRank) {
+  EngineNeeds pair = {false, true, 2};
+  Placement automatic, forced = {Placement::Kind::Gpu, {}};
+  EXPECT_EQ(chooseDevice(automatic, pair, {5, 3, 4})->name(), "gpu1+gpu2");
+  forced.gpus = {2, 0};
+  EXPECT_EQ(chooseDevice(forced, pair, {5, 3, 4})->name(), "gpu2+gpu0");
+  forced.gpus = {1};
+  EXPECT_EQ(chooseDevice(forced, pair, {0, 0}).status().message(),
+            "the engine has 2 ranks, each for a GPU of its own, but instance_group names 1");
+  forced.gpus = {0, 3};
+  EXPECT_EQ(chooseDevice(forced, pair, {0, 0}).status().message(),
+            "the model needs GPU 3, but the server sees 2");
+  for (Placement::Kind kind : {Placement::Kind::Auto, Placement::Kind::Gpu}) {
+    EXPECT_EQ(chooseDevice({kind, {}}, pair, {0}).status().message(),
+              "the engine is for 2 GPUs together, but the server sees 1");
+  }
+  EngineNeeds either = {true, true, 2};
+  EXPECT_TRUE(chooseDevice(automatic, either, {0})->isCpu());
+  EXPECT_EQ(chooseDevice({Placement::Kind::Gpu, {}}, {true, false, 2}, {0, 0})->name(), "gpu0");
 }
 
 TEST(Levels, AreReadFromTheManifestAlone) {
@@ -358,9 +517,10 @@ TEST(Levels, AreReadFromTheManifestAlone) {
   std::string path = engine.writeTemporary("levels.tenon");
   auto read = [&] {
     Descriptor file(open(path.c_str(), O_RDONLY));
-    return engine::readArchitectures(file.get());
+    return engine::readTargets(file.get());
   };
-  EXPECT_EQ(*read(), std::vector{engine::Architecture::X86_64});
+  EXPECT_EQ(read()->architectures, std::vector{engine::Architecture::X86_64});
+  EXPECT_EQ(read()->ranks, 1u);
   for (uint64_t bytes : {100u, 63u, 0u}) {
     std::filesystem::resize_file(path, bytes);
     EXPECT_FALSE(read().isOk());

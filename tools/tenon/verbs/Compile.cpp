@@ -211,9 +211,11 @@ Action declareCompile(CLI::App &command) {
   addChoice(command, "--cache", flags->cache, kCaches,
             "Over pages: keep the model's type in pages, or codes of 8 bits with a scale for each "
             "position and head of keys, which take less memory");
-  command.add_flag("--invariant", request.invariant,
-                   "Over pages: a token's logits have the same bits alone, beside others, in "
-                   "chunks and from shared pages; tenon explain kernels says what it costs");
+  command.add_flag(
+      "--invariant", request.invariant,
+      "Over pages: a token's logits have the same bits alone, beside others, in "
+      "chunks and from shared pages; with --tp 1, 2 or 4 also on each of these numbers of "
+      "ranks. tenon explain kernels says what it costs");
   addNumber(
       command, "--tp", {1, engine::kMaxPlanRanks},
       [flags](uint64_t ranks) { flags->options.tensorParallel = ranks; },
