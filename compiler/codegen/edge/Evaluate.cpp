@@ -69,7 +69,8 @@ public:
       return tn_add_lite(shape<tn_add_lite_shape>(), in(0), in(1), out());
     case Kernel::AverageLite:
       return tn_average_lite(shape<tn_average_lite_shape>(), begin(),
-                             end(shape<tn_average_lite_shape>()->out_h), in(0), places(), array<int32_t>(0), out());
+                             end(shape<tn_average_lite_shape>()->out_h), in(0), places(),
+                             array<int32_t>(0), out());
     case Kernel::SoftmaxLite:
       return tn_softmax_lite(shape<tn_softmax_lite_shape>(), in(0), array<int32_t>(0), out());
     }

@@ -39,10 +39,11 @@ std::string choiceText(uint64_t ram, const std::vector<pipeline::BoardChoice> &c
 Status checkBoardFlags(const BoardRequest &board, bool isBoard) {
   return isBoard || board == BoardRequest()
              ? Status::ok()
-             : Status::error(ErrorId::BadArgument,
-                             "--name, --ram, --flash, --rows, --input-rows, --layout and --rounding are for "
-                             "--target c and elf",
-                             "leave them out");
+             : Status::error(
+                   ErrorId::BadArgument,
+                   "--name, --ram, --flash, --rows, --input-rows, --layout and --rounding are for "
+                   "--target c and elf",
+                   "leave them out");
 }
 
 pipeline::BoardPlan planOf(const BoardRequest &board) {
