@@ -101,6 +101,8 @@ struct CompileOptions {
   /// Ranks that run the model together, each with a part of its matrices: GPUs of one host, or
   /// crews of a CPU. 1 cuts nothing.
   uint64_t tensorParallel = 1;
+  /// Stages, each with a part of the layers and as many ranks as `tensorParallel` says.
+  uint64_t pipelineParallel = 1;
   /// How matrices are cut whatever the search finds: "NODE=column|row|replicate".
   std::vector<std::string> pins;
   /// CPU levels to make variants for; all three by default.

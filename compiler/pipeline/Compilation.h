@@ -83,6 +83,8 @@ private:
   Status runUserPasses();
   Status convertPrecision();
   Status cutForRanks();
+  Status cutMatrices();
+  Status cutStages();
   void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(TargetGroup &group);

@@ -150,7 +150,8 @@ Status Compilation::optimize() {
     TENON_TRY(numbers->start(*module));
   }
   TENON_TRY(convertPrecision());
-  return options.tensorParallel > 1 ? cutForRanks() : Status::ok();
+  bool isCut = options.tensorParallel > 1 || options.pipelineParallel > 1;
+  return isCut ? cutForRanks() : Status::ok();
 }
 
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32

@@ -33,6 +33,11 @@ public:
                            strCat("the plan is for ", plan.ranks, " ranks"),
                            "use a newer runtime or compile the model again");
     }
+    if (plan.stages < 1 || plan.ranks % plan.stages != 0) {
+      return Status::error(
+          ErrorId::EngineBadInstruction,
+          strCat(plan.ranks, " ranks cannot be shared out over ", plan.stages, " stages"), kAgain);
+    }
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
     TENON_TRY(checkConstraints());
@@ -180,6 +185,7 @@ private:
                                     device, ", queues 0 and 1"),
                              "use a newer runtime or compile the model again");
       }
+      TENON_TRY(checkStages(i, instruction));
       TENON_TRY(checkOperands(i, instruction));
       TENON_TRY(checkTensorMaps(i, instruction));
       TENON_TRY(checkKind(i, instruction));
@@ -313,8 +319,29 @@ private:
     if (!isKnown || (isSum && !isSummed(instruction.dtype))) {
       return instructionError(index, instruction, "a collective of an unknown kind or type");
     }
-    if (plan.ranks == 1) {
+    bool isBetweenStages = instruction.collective == CollectiveKind::SendReceive;
+    if (!isBetweenStages && plan.ranksOfStage() == 1) {
       return instructionError(index, instruction, "a collective in a plan of one rank");
+    }
+    uint64_t sender = instruction.stages & (~instruction.stages + 1);
+    if (isBetweenStages && (sender == 0 || instruction.stages != (sender | sender << 1))) {
+      return instructionError(index, instruction, "it is not between two stages in a row");
+    }
+    return Status::ok();
+  }
+
+  Status checkStages(size_t index, const Instruction &instruction) const {
+    bool isPossible = plan.stages == 64 || instruction.stages >> plan.stages == 0;
+    if (!isPossible || (plan.stages == 1 && instruction.stages != 0)) {
+      return instructionError(index, instruction, "it is for a stage that the plan does not have");
+    }
+    bool isPassed = instruction.kind == InstructionKind::Collective &&
+                    instruction.collective == CollectiveKind::SendReceive;
+    if (isPassed && instruction.symbol != kNone && instruction.symbol >= plan.symbols.size()) {
+      return instructionError(index, instruction, "its rows are counted by no symbol");
+    }
+    if (plan.stages > 1 && instruction.kind == InstructionKind::Size) {
+      return instructionError(index, instruction, "data decides a size in a plan of stages");
     }
     return Status::ok();
   }
@@ -415,11 +442,12 @@ Status validateSameModel(const Plan &general, const Plan &plan) {
   };
   bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
                  std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
-                 !hasState(plan);
-  return isSound ? Status::ok()
-                 : Status::error(ErrorId::EngineBadPort,
-                                 "its inputs and outputs differ from the first's, or it has state",
-                                 kAgain);
+                 !hasState(plan) && general.ranks == plan.ranks && general.stages == plan.stages;
+  return isSound
+             ? Status::ok()
+             : Status::error(
+                   ErrorId::EngineBadPort,
+                   "its inputs, outputs or ranks differ from the first's, or it has state", kAgain);
 }
 
 } // namespace tenon::engine

@@ -2,6 +2,7 @@
 
 #include "runtime/core/Engine.h"
 
+#include "runtime/core/RankDevices.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
@@ -185,14 +186,8 @@ Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t rank) const
 Status Engine::openDevices(std::shared_ptr<const cuda::CudaDevice> first,
                            const EngineOptions &options) {
   devices.push_back(std::move(first));
-  for (uint32_t rank = 1; rank < plan().ranks; ++rank) {
-    Result<std::shared_ptr<const cuda::CudaDevice>> opened =
-        cuda::CudaDevice::open(options.cudaLibrary, options.gpu + static_cast<int>(rank));
-    if (!opened.isOk()) {
-      return opened.takeStatus().prefix(
-          strCat("the engine is for ", plan().ranks, " GPUs together"));
-    }
-    devices.push_back(std::move(*opened));
+  if (plan().ranks > 1) {
+    TENON_ASSIGN(devices, openRankDevices(*engineFile, chosen[0], options));
   }
   return Status::ok();
 }

@@ -10,10 +10,17 @@
 
 namespace tenon::runtime {
 
-RankTeam::RankTeam(uint32_t ranks) : group(ranks), process(getpid()), results(ranks) {}
+RankTeam::RankTeam(uint32_t ranks, uint32_t stages) : process(getpid()), results(ranks) {
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    groups.emplace_back(ranks / stages);
+  }
+  for (uint32_t rank = 0; rank < ranks - ranks / stages; ++rank) {
+    links.emplace_back();
+  }
+}
 
-Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks) {
-  std::unique_ptr<RankTeam> team(new RankTeam(ranks));
+Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks, uint32_t stages) {
+  std::unique_ptr<RankTeam> team(new RankTeam(ranks, stages));
   for (uint32_t rank = 1; rank < ranks; ++rank) {
     try {
       team->threads.emplace_back([it = team.get(), rank] { it->workFor(rank); });
@@ -35,6 +42,48 @@ RankTeam::~RankTeam() {
   }
 }
 
+RankPlace RankTeam::place(uint32_t rank) {
+  uint32_t each = ranksOfStage();
+  return {.rank = rank,
+          .position = rank % each,
+          .stage = rank / each,
+          .ofSession = static_cast<uint32_t>(results.size()),
+          .group = &groups[rank / each],
+          .before = rank < each ? nullptr : &links[rank - each],
+          .after = rank < links.size() ? &links[rank] : nullptr};
+}
+
+/// "rank 1", "stage 0", "rank 1 of stage 2"; nothing for the first rank of one stage.
+std::string RankTeam::nameOf(uint32_t rank) const {
+  uint32_t each = ranksOfStage();
+  if (groups.size() == 1) {
+    return rank == 0 ? "" : strCat("rank ", rank);
+  }
+  std::string stage = strCat("stage ", rank / each);
+  return each == 1 ? stage : strCat("rank ", rank % each, " of ", stage);
+}
+
+void RankTeam::reset() {
+  for (RankGroup &group : groups) {
+    group.reset();
+  }
+  for (RankLink &link : links) {
+    link.reset();
+  }
+}
+
+/// No rank waits for one that does not come.
+void RankTeam::endAll(uint32_t rank) {
+  RankPlace own = place(rank);
+  own.group->fail(own.position);
+  for (RankGroup &group : groups) {
+    group.end();
+  }
+  for (RankLink &link : links) {
+    link.fail();
+  }
+}
+
 void RankTeam::workFor(uint32_t rank) {
   for (uint32_t seen = 0;; ++seen) {
     jobs.wait(seen, std::memory_order_acquire);
@@ -51,7 +100,7 @@ void RankTeam::workFor(uint32_t rank) {
 void RankTeam::doPart(uint32_t rank) {
   results[rank] = (*work)(rank);
   if (!results[rank].isOk()) {
-    group.fail(rank);
+    endAll(rank);
   }
 }
 
@@ -62,7 +111,7 @@ Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
         "the session's ranks are threads of the process that this one was forked of",
         "make the session in the process that runs it");
   }
-  group.reset();
+  reset();
   work = &given;
   running.store(static_cast<uint32_t>(threads.size()), std::memory_order_relaxed);
   jobs.fetch_add(1, std::memory_order_release);
@@ -71,12 +120,15 @@ Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
   while (uint32_t left = running.load(std::memory_order_acquire)) {
     running.wait(left, std::memory_order_acquire);
   }
-  std::optional<uint32_t> failed = group.failed();
-  if (!failed) {
-    return Status::ok();
+  for (uint32_t stage = 0; stage < groups.size(); ++stage) {
+    if (std::optional<uint32_t> failed = groups[stage].failed()) {
+      uint32_t rank = stage * ranksOfStage() + *failed;
+      Status status = std::move(results[rank]);
+      std::string name = nameOf(rank);
+      return name.empty() ? std::move(status) : std::move(status.prefix(name));
+    }
   }
-  Status status = std::move(results[*failed]);
-  return *failed == 0 ? std::move(status) : std::move(status.prefix(strCat("rank ", *failed)));
+  return Status::ok();
 }
 
 } // namespace tenon::runtime

@@ -7,6 +7,7 @@
 #include "support/Result.h"
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -16,24 +17,29 @@ namespace tenon::runtime {
 
 class RankTeam {
 public:
-  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks);
+  /// `ranks` is a multiple of `stages`.
+  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks, uint32_t stages);
   ~RankTeam();
 
-  uint32_t ranks() const { return group.ranks(); }
-  RankPlace place(uint32_t rank) { return {rank, &group}; }
+  RankPlace place(uint32_t rank);
   /// Calls `work` once for each rank, on that rank's thread, and returns when all are through: with
   /// the error of the lowest rank that gave one of its own, named unless that is 0. TN0105 in a
   /// fork of the process that made the team.
   Status forEach(const std::function<Status(uint32_t rank)> &work);
 
 private:
-  explicit RankTeam(uint32_t ranks);
+  RankTeam(uint32_t ranks, uint32_t stages);
   void workFor(uint32_t rank);
   void doPart(uint32_t rank);
+  void reset();
+  void endAll(uint32_t rank);
+  uint32_t ranksOfStage() const { return groups.front().ranks(); }
+  std::string nameOf(uint32_t rank) const;
 
-  RankGroup group;
-  int process;                 ///< whose threads they are: a fork has none of them
-  std::vector<Status> results; ///< by rank, of the work at hand
+  std::deque<RankGroup> groups; ///< by stage
+  std::deque<RankLink> links;   ///< by rank that sends
+  int process;                  ///< whose threads they are: a fork has none of them
+  std::vector<Status> results;  ///< by rank, of the work at hand
   std::vector<std::thread> threads;
   const std::function<Status(uint32_t)> *work = nullptr; ///< null to end
   /// No mutex: one that threads wait at could not be destroyed in a fork.
