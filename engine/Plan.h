@@ -176,8 +176,8 @@ struct Instruction {
   /// Collective: what is done, to elements of which type (an all-reduce: f32, f16, bf16 or f64).
   CollectiveKind collective = CollectiveKind::AllReduce;
   DType dtype = DType::F32;
-  /// In a plan of several stages: those that run it, bit s for stage s; 0 for all. A SendReceive has
-  /// the bits of two stages in a row, of which the first sends.
+  /// In a plan of several stages: those that run it, bit s for stage s; 0 for all. A SendReceive
+  /// has the bits of two stages in a row, of which the first sends.
   uint64_t stages = 0;
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isFallback = false;

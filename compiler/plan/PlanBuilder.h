@@ -21,8 +21,8 @@ public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<mlir::func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)),
-        regionStages(block, states), sizes(function, ports(), plan) {}
+        weights(weightTable), states(tn::statesOf(function)), regionStages(block, states),
+        sizes(function, ports(), plan) {}
 
   Result<BuiltPlan> run();
 

@@ -1,7 +1,7 @@
-// Pipeline stages: where a model is cut so that parts that follow each other run on different ranks.
-// Cuts balance predicted time and memory, and prefer few values between stages, as the residual
-// stream between blocks; no name of a layer matters. Relies on operations in the order in which they
-// are computed.
+// Pipeline stages: where a model is cut so that parts that follow each other run on different
+// ranks. Cuts balance predicted time and memory, and prefer few values between stages, as the
+// residual stream between blocks; no name of a layer matters. Relies on operations in the order in
+// which they are computed.
 #pragma once
 
 #include "compiler/shard/Search.h"
@@ -13,10 +13,10 @@ namespace tenon::shard {
 
 /// What a stage computes and holds, for the sizes of the costs; of one rank.
 struct Stage {
-  size_t first = 0, end = 0;   ///< positions in the graph's operations
-  double seconds = 0;          ///< without what it receives
-  double receiving = 0;        ///< seconds of what it receives
-  int64_t weightBytes = 0;     ///< those that two stages read count in both
+  size_t first = 0, end = 0; ///< positions in the graph's operations
+  double seconds = 0;        ///< without what it receives
+  double receiving = 0;      ///< seconds of what it receives
+  int64_t weightBytes = 0;   ///< those that two stages read count in both
   int64_t stateBytes = 0;
   std::vector<mlir::Value> received; ///< values of stages before
 };

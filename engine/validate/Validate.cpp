@@ -28,15 +28,12 @@ public:
         knownSymbols(validatedPlan.knownSymbols()) {}
 
   Status run() {
-    if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks) {
-      return Status::error(ErrorId::EngineUnsupportedInstruction,
-                           strCat("the plan is for ", plan.ranks, " ranks"),
-                           "use a newer runtime or compile the model again");
-    }
-    if (plan.stages < 1 || plan.ranks % plan.stages != 0) {
+    if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks || plan.stages < 1 ||
+        plan.ranks % plan.stages != 0) {
       return Status::error(
-          ErrorId::EngineBadInstruction,
-          strCat(plan.ranks, " ranks cannot be shared out over ", plan.stages, " stages"), kAgain);
+          ErrorId::EngineUnsupportedInstruction,
+          strCat("the plan is for ", plan.ranks, " ranks in ", plan.stages, " stages"),
+          "use a newer runtime or compile the model again");
     }
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
@@ -331,19 +328,14 @@ private:
   }
 
   Status checkStages(size_t index, const Instruction &instruction) const {
-    bool isPossible = plan.stages == 64 || instruction.stages >> plan.stages == 0;
-    if (!isPossible || (plan.stages == 1 && instruction.stages != 0)) {
-      return instructionError(index, instruction, "it is for a stage that the plan does not have");
-    }
-    bool isPassed = instruction.kind == InstructionKind::Collective &&
-                    instruction.collective == CollectiveKind::SendReceive;
-    if (isPassed && instruction.symbol != kNone && instruction.symbol >= plan.symbols.size()) {
-      return instructionError(index, instruction, "its rows are counted by no symbol");
-    }
-    if (plan.stages > 1 && instruction.kind == InstructionKind::Size) {
-      return instructionError(index, instruction, "data decides a size in a plan of stages");
-    }
-    return Status::ok();
+    bool isInPlan = plan.stages == 64 || instruction.stages >> plan.stages == 0;
+    bool isAlone = plan.stages > 1 || instruction.stages == 0;
+    bool isSized = plan.stages > 1 && instruction.kind == InstructionKind::Size;
+    bool isOfRows = instruction.kind == InstructionKind::Collective && instruction.symbol != kNone;
+    bool hasSymbol = !isOfRows || instruction.symbol < plan.symbols.size();
+    return isInPlan && isAlone && !isSized && hasSymbol
+               ? Status::ok()
+               : instructionError(index, instruction, "the plan does not have its stages or rows");
   }
 
   static bool isSummed(DType type) {

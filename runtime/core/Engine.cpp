@@ -183,15 +183,6 @@ Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t rank) const
   return place.get();
 }
 
-Status Engine::openDevices(std::shared_ptr<const cuda::CudaDevice> first,
-                           const EngineOptions &options) {
-  devices.push_back(std::move(first));
-  if (plan().ranks > 1) {
-    TENON_ASSIGN(devices, openRankDevices(*engineFile, chosen[0], options));
-  }
-  return Status::ok();
-}
-
 Result<std::shared_ptr<const Engine>> Engine::open(const std::string &path,
                                                    const EngineOptions &options) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
@@ -225,7 +216,7 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
     TENON_TRY(engine->engineFile->verifyWeights(engine->chosen));
   }
   if (engine->variant().architecture == engine::Architecture::Nvptx) {
-    TENON_TRY(engine->openDevices(machine.device(), options));
+    TENON_ASSIGN(engine->devices, openRankDevices(engine->plan().ranks, options));
     engine->cacheFolder = options.cacheFolder.value_or(userCacheFolder());
     engine->gpuInUse = options.gpu;
     TENON_ASSIGN(engine->onDevice[0],

@@ -10,10 +10,12 @@
 
 namespace tenon::runtime {
 
-/// GPUs for the ranks of variant `index`: that of the options and those behind it. DeviceNotFound
-/// for one too few and for unequal ones, RunOutOfMemory where others have taken the memory that a
-/// rank's weights need; each by the GPU's number.
+/// That of the options and those behind it. DeviceNotFound for one too few and for unequal ones.
 Result<std::vector<std::shared_ptr<const cuda::CudaDevice>>>
-openRankDevices(const engine::EngineFile &file, size_t index, const EngineOptions &options);
+openRankDevices(uint32_t ranks, const EngineOptions &options);
+
+/// Whether ranks of variant `index` of a file have their GPUs: also RunOutOfMemory where others
+/// have taken the memory that a rank's weights need, by the GPU's number.
+Status checkRankDevices(const engine::EngineFile &file, size_t index, const EngineOptions &options);
 
 } // namespace tenon::runtime

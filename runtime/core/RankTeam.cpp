@@ -4,6 +4,7 @@
 
 #include "support/text/Text.h"
 
+#include <iterator>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -48,19 +49,17 @@ RankPlace RankTeam::place(uint32_t rank) {
           .position = rank % each,
           .stage = rank / each,
           .ofSession = static_cast<uint32_t>(results.size()),
-          .group = &groups[rank / each],
-          .before = rank < each ? nullptr : &links[rank - each],
-          .after = rank < links.size() ? &links[rank] : nullptr};
+          .group = &*std::next(groups.begin(), rank / each),
+          .before = rank < each ? nullptr : &*std::next(links.begin(), rank - each),
+          .after = rank < links.size() ? &*std::next(links.begin(), rank) : nullptr};
 }
 
-/// "rank 1", "stage 0", "rank 1 of stage 2"; nothing for the first rank of one stage.
+/// "rank 1", "stage 2, rank 0"; nothing for the first rank of one stage.
 std::string RankTeam::nameOf(uint32_t rank) const {
   uint32_t each = ranksOfStage();
-  if (groups.size() == 1) {
-    return rank == 0 ? "" : strCat("rank ", rank);
-  }
-  std::string stage = strCat("stage ", rank / each);
-  return each == 1 ? stage : strCat("rank ", rank % each, " of ", stage);
+  return groups.size() > 1 ? strCat("stage ", rank / each, ", rank ", rank % each)
+         : rank == 0       ? ""
+                           : strCat("rank ", rank);
 }
 
 void RankTeam::reset() {
@@ -120,13 +119,15 @@ Status RankTeam::forEach(const std::function<Status(uint32_t)> &given) {
   while (uint32_t left = running.load(std::memory_order_acquire)) {
     running.wait(left, std::memory_order_acquire);
   }
-  for (uint32_t stage = 0; stage < groups.size(); ++stage) {
-    if (std::optional<uint32_t> failed = groups[stage].failed()) {
-      uint32_t rank = stage * ranksOfStage() + *failed;
+  uint32_t first = 0;
+  for (const RankGroup &group : groups) {
+    if (std::optional<uint32_t> failed = group.failed()) {
+      uint32_t rank = first + *failed;
       Status status = std::move(results[rank]);
       std::string name = nameOf(rank);
       return name.empty() ? std::move(status) : std::move(status.prefix(name));
     }
+    first += group.ranks();
   }
   return Status::ok();
 }

@@ -7,8 +7,8 @@
 #include "support/Result.h"
 
 #include <atomic>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -36,10 +36,10 @@ private:
   uint32_t ranksOfStage() const { return groups.front().ranks(); }
   std::string nameOf(uint32_t rank) const;
 
-  std::deque<RankGroup> groups; ///< by stage
-  std::deque<RankLink> links;   ///< by rank that sends
-  int process;                  ///< whose threads they are: a fork has none of them
-  std::vector<Status> results;  ///< by rank, of the work at hand
+  std::list<RankGroup> groups; ///< by stage
+  std::list<RankLink> links;   ///< by rank that sends
+  int process;                 ///< whose threads they are: a fork has none of them
+  std::vector<Status> results; ///< by rank, of the work at hand
   std::vector<std::thread> threads;
   const std::function<Status(uint32_t)> *work = nullptr; ///< null to end
   /// No mutex: one that threads wait at could not be destroyed in a fork.

@@ -28,65 +28,58 @@ bool hasRows(const Plan &plan, const engine::Port &port, uint32_t symbol) {
   return !port.dims.empty() && plan.exprs.symbolIndex(port.dims[0]) == symbol;
 }
 
-/// From `data` on, the bytes of `all` rows up to number `row`.
-template <typename Data> Data *behind(Data *data, int64_t bytes, int64_t row, int64_t all) {
-  return static_cast<std::conditional_t<std::is_const_v<Data>, const std::byte, std::byte> *>(
-             data) +
-         bytes / all * row;
-}
-
 } // namespace
 
 bool RowParts::cut(const Plan &plan, const RunTensors &whole,
                    std::span<const int64_t> outputBytes) {
   uint32_t symbol = rowsSymbol(plan);
   int64_t rows = 0;
-  for (size_t i = 0; i < whole.inputs.size() && symbol != engine::kNone; ++i) {
+  size_t allDims = 0, inputCount = whole.inputs.size(), outputCount = whole.outputs.size();
+  for (size_t i = 0; i < inputCount; ++i) {
     rows = hasRows(plan, plan.inputs[i], symbol) ? whole.inputs[i].dims[0] : rows;
+    allDims += whole.inputs[i].dims.size();
   }
-  int64_t count = std::min(rows, kPartsOfStage * int64_t(plan.stages));
-  for (size_t i = 0; i < whole.outputs.size(); ++i) {
+  for (size_t i = 0; i < outputCount; ++i) {
     bool hasRoom = whole.outputs[i].data &&
                    whole.outputs[i].bytes >= static_cast<uint64_t>(outputBytes[i]) &&
                    hasRows(plan, plan.outputs[i], symbol);
-    count = hasRoom ? count : 0;
+    rows = hasRoom ? rows : 0;
   }
+  count = static_cast<size_t>(std::min(rows, kPartsOfStage * int64_t(plan.stages)));
   if (count < 2) {
     return false;
   }
-  inputs.clear();
-  outputs.clear();
-  dims.clear();
-  parts.clear();
-  for (int64_t part = 0; part < count; ++part) {
-    int64_t first = rows * part / count, end = rows * (part + 1) / count;
-    for (size_t i = 0; i < whole.inputs.size(); ++i) {
-      InputBinding own = whole.inputs[i];
-      std::vector<int64_t> &shape = dims.emplace_back(own.dims.begin(), own.dims.end());
+  inputs = std::make_unique<InputBinding[]>(count * inputCount);
+  outputs = std::make_unique<OutputBinding[]>(count * outputCount);
+  parts = std::make_unique<RunTensors[]>(count);
+  dims.assign(count * allDims, 0);
+  int64_t *shape = dims.data();
+  for (size_t part = 0; part < count; ++part) {
+    int64_t first = rows * int64_t(part) / int64_t(count);
+    int64_t own = rows * int64_t(part + 1) / int64_t(count) - first;
+    InputBinding *in = &inputs[part * inputCount];
+    OutputBinding *out = &outputs[part * outputCount];
+    parts[part] = {{in, inputCount}, {out, outputCount}};
+    for (size_t i = 0; i < inputCount; ++i) {
+      in[i] = whole.inputs[i];
+      int64_t *end = std::copy(in[i].dims.begin(), in[i].dims.end(), shape);
       if (hasRows(plan, plan.inputs[i], symbol)) {
-        int64_t bytes = int64_t(bitWidth(plan.inputs[i].dtype) / 8);
-        for (int64_t dim : own.dims) {
-          bytes *= dim;
+        int64_t bytes = int64_t(bitWidth(plan.inputs[i].dtype) / 8) * first;
+        for (const int64_t *dim = shape + 1; dim != end; ++dim) {
+          bytes *= *dim;
         }
-        own.data = behind(own.data, bytes, first, rows);
-        shape[0] = end - first;
+        in[i].data = static_cast<const std::byte *>(in[i].data) + bytes;
+        *shape = own;
       }
-      inputs.push_back(own);
+      in[i].dims = {shape, end};
+      shape = end;
     }
-    for (size_t i = 0; i < whole.outputs.size(); ++i) {
-      OutputBinding own = whole.outputs[i];
-      own.data = behind(own.data, outputBytes[i], first, rows);
-      own.bytes = static_cast<uint64_t>(outputBytes[i] / rows * (end - first));
-      outputs.push_back(own);
+    for (size_t i = 0; i < outputCount; ++i) {
+      int64_t bytes = outputBytes[i] / rows;
+      out[i] = whole.outputs[i];
+      out[i].data = static_cast<std::byte *>(out[i].data) + bytes * first;
+      out[i].bytes = static_cast<uint64_t>(bytes * own);
     }
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i].dims = dims[i];
-  }
-  size_t inputCount = whole.inputs.size(), outputCount = whole.outputs.size();
-  for (size_t part = 0; part < static_cast<size_t>(count); ++part) {
-    parts.push_back({std::span(inputs).subspan(part * inputCount, inputCount),
-                     std::span(outputs).subspan(part * outputCount, outputCount)});
   }
   return true;
 }

@@ -1,4 +1,6 @@
 // Chooses the plan for the dims of a run, and has it run: by each rank, where there are several.
+//
+// One file: what a session does with its ranks, for each of its functions.
 
 #include "runtime/core/Session.h"
 
@@ -128,7 +130,6 @@ struct Session::Impl {
   /// What ranks but the first of a stage do with the outputs: keep them.
   std::vector<OutputBinding> kept;
   FlatDims wanted; ///< dims asked for, kept to allocate nothing in a run
-  std::vector<FlatDims> wantedInOrder;
   RowParts rows;
 
   Impl(std::shared_ptr<const Engine> sharedEngine, const SessionOptions &sessionOptions)
@@ -260,10 +261,8 @@ struct Session::Impl {
 
 private:
   Status prepareInOrder(std::span<const RunTensors> runs) {
-    wantedInOrder.clear();
     for (const RunTensors &run : runs) {
       TENON_TRY(prepare(run));
-      wantedInOrder.push_back(wanted);
     }
     return Status::ok();
   }
@@ -273,9 +272,14 @@ private:
     {
       std::unique_lock<std::mutex> lock = lockGroup();
       TENON_TRY(forEachRank([&](uint32_t rank) {
-        for (size_t i = 0; i < runs.size(); ++i) {
-          TENON_TRY(ranks[rank]->prepare(wantedInOrder[i]));
-          TENON_TRY(runOf(rank, runs[i], {}));
+        FlatDims dims;
+        for (const RunTensors &run : runs) {
+          dims.clear();
+          for (const InputBinding &input : run.inputs) {
+            dims.insert(dims.end(), input.dims.begin(), input.dims.end());
+          }
+          TENON_TRY(ranks[rank]->prepare(dims));
+          TENON_TRY(runOf(rank, run, {}));
         }
         return Status::ok();
       }));
@@ -375,15 +379,10 @@ RunInfo Session::info() const {
       continue;
     }
     RunInfo info = own.executor().info(*own.current());
-    bool isFirst = rank == 0;
     info.kernels += all.kernels;
     info.calls += all.calls;
     info.moves += all.moves;
     info.collectives += all.collectives;
-    info.overlapped += all.overlapped;
-    info.usedGraph &= isFirst || all.usedGraph;
-    info.gpuSeconds = std::max(info.gpuSeconds, all.gpuSeconds);
-    info.graphRefusal = isFirst || all.graphRefusal.empty() ? info.graphRefusal : all.graphRefusal;
     all = std::move(info);
   }
   return all;

@@ -90,8 +90,8 @@ Result<StateLayout> layOutState(const engine::Plan &plan, std::span<const int64_
 
 struct BoundPlan {
   /// Binds and checks the symbols, evaluates everything, checks every view, copy and port size and
-  /// lays the arena out. The steps are those of a stage of the plan. `session` are sessionValues; `inputDims` has the plan's ranks already;
-  /// `alignment` is that of arena buffers.
+  /// lays the arena out. The steps are those of a stage of the plan. `session` are sessionValues;
+  /// `inputDims` has the plan's ranks already; `alignment` is that of arena buffers.
   static Result<BoundPlan> bind(const engine::Plan &plan, std::span<const int64_t> session,
                                 const FlatDims &inputDims, int64_t alignment,
                                 OffsetPlanner &planner, uint32_t stage = 0);

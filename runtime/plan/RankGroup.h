@@ -1,6 +1,6 @@
 // Where the ranks of a session meet: those of a stage run the same instructions on a thread each,
-// and at a collective none goes on before all have come. What is done there is the device's; what it
-// shares between ranks it hands over by pointers. Between stages a link leads from rank to rank.
+// and at a collective none goes on before all have come. What is done there is the device's; what
+// it shares between ranks it hands over by pointers. Between stages a link leads from rank to rank.
 
 #pragma once
 

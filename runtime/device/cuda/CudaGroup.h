@@ -46,8 +46,8 @@ std::mutex &runsOfGroups();
 
 class CudaGroup {
 public:
-  /// `devices` by rank, all different and alike. Where one cannot reach the memory of another, there
-  /// is NCCL only.
+  /// `devices` by rank, all different and alike. Where one cannot reach the memory of another,
+  /// there is NCCL only.
   static Result<std::shared_ptr<CudaGroup>>
   open(std::vector<std::shared_ptr<const CudaDevice>> devices,
        int64_t longestMessage = kLongestMessage);

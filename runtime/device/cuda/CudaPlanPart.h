@@ -6,7 +6,7 @@
 #include "runtime/device/cuda/CudaExecutor.h"
 
 #include <array>
-#include <deque>
+#include <list>
 #include <set>
 
 namespace tenon::runtime::cuda {
@@ -59,7 +59,7 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   std::set<uint32_t> sideInstructions;
   uint64_t workspaceBytes = 0; ///< of each of the two
   /// Of the fixed steps, those between what goes from stage to stage.
-  std::deque<CudaGraph> graphs;
+  std::list<CudaGraph> graphs;
   bool hasRun = false;
   std::string refusal;
 };

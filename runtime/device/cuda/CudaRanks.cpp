@@ -128,35 +128,36 @@ bool CudaExecutor::isBetweenStages(const BoundStep &step) const {
 Status CudaExecutor::pass(const BoundPlan &bound, const BoundStep &step, StreamHandle target) {
   CollectiveCall call = collectiveOf(bound, step);
   const engine::Instruction &instruction = variant.plan().instructions[step.instruction];
-  constexpr const char *kSending = "sending a value to the next stage";
-  if (place.stage > 0 && instruction.runsIn(place.stage - 1)) {
-    const Handover *given = static_cast<const Handover *>(place.before->take());
-    if (!given) {
-      place.group->leave(place.position);
-      return leftAlone(*place.group);
-    }
-    Status status = driver.check(driver.streamWaitEvent(target, given->written, 0), kSending);
-    if (status.isOk() && call.bytes() != 0) {
-      status = driver.check(
-          driver.memcpyPeerAsync(reinterpret_cast<DevicePointer>(call.to), device->context(),
-                                 reinterpret_cast<DevicePointer>(given->from), given->context,
-                                 static_cast<size_t>(call.bytes()), target),
-          kSending);
-    }
-    if (status.isOk()) {
-      status = copied.record(target, kSending);
-    }
-    given->copied = copied.handle();
-    place.before->taken();
-    return status;
+  bool receives = place.stage > 0 && instruction.runsIn(place.stage - 1);
+  int code = kSuccess;
+  const Handover *given = &handover;
+  if (receives) {
+    given = static_cast<const Handover *>(place.before->take());
+  } else {
+    code = driver.eventRecord(written.handle(), target);
+    handover = {call.from, device->context(), written.handle(), nullptr};
+    given = place.after->give(&handover) ? given : nullptr;
   }
-  TENON_TRY(written.record(target, kSending));
-  handover = {call.from, device->context(), written.handle(), nullptr};
-  if (!place.after->give(&handover)) {
+  if (!given) {
     place.group->leave(place.position);
     return leftAlone(*place.group);
   }
-  return driver.check(driver.streamWaitEvent(target, handover.copied, 0), kSending);
+  if (code == kSuccess) {
+    code = driver.streamWaitEvent(target, receives ? given->written : given->copied, 0);
+  }
+  if (receives) {
+    if (code == kSuccess && call.bytes() != 0) {
+      code = driver.memcpyPeerAsync(reinterpret_cast<DevicePointer>(call.to), device->context(),
+                                    reinterpret_cast<DevicePointer>(given->from), given->context,
+                                    static_cast<size_t>(call.bytes()), target);
+    }
+    if (code == kSuccess) {
+      code = driver.eventRecord(copied.handle(), target);
+    }
+    given->copied = copied.handle();
+    place.before->taken();
+  }
+  return driver.check(code, "sending a value to the next stage");
 }
 
 Status CudaExecutor::startCollective(const BoundPlan &bound, const BoundStep &step,

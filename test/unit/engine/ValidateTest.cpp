@@ -424,21 +424,24 @@ TEST(Validate, Stages) {
   builder.plan.instructions[0].stages = 3;
   builder.finish();
   const ErrorId bad = ErrorId::EngineBadInstruction;
-  expectRefused(builder.plan, {{"no stage", bad, [](Plan &p) { p.stages = 0; }},
-                               {"stages of other sizes", bad, [](Plan &p) { p.stages = 3; }},
-                               {"one stage", bad, [](Plan &p) { p.stages = 1; }},
-                               {"to all", bad, [](Plan &p) { p.instructions[0].stages = 0; }},
-                               {"to itself", bad, [](Plan &p) { p.instructions[0].stages = 2; }},
-                               {"to no stage", bad, [](Plan &p) { p.instructions[0].stages = 6; }},
-                               {"over a stage", bad,
-                                [](Plan &p) {
-                                  p.stages = 4;
-                                  p.instructions[0].stages = 5;
-                                }},
-                               {"a sum of one rank", bad, [](Plan &p) {
-                                  p.stages = 4;
-                                  p.instructions[0].collective = CollectiveKind::AllReduce;
-                                }}});
+  expectRefused(
+      builder.plan,
+      {{"no stage", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.stages = 0; }},
+       {"rows of no symbol", bad, [](Plan &p) { p.instructions[0].symbol = 0; }},
+       {"other sizes", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.stages = 3; }},
+       {"one stage", bad, [](Plan &p) { p.stages = 1; }},
+       {"to all", bad, [](Plan &p) { p.instructions[0].stages = 0; }},
+       {"to itself", bad, [](Plan &p) { p.instructions[0].stages = 2; }},
+       {"to no stage", bad, [](Plan &p) { p.instructions[0].stages = 6; }},
+       {"over a stage", bad,
+        [](Plan &p) {
+          p.stages = 4;
+          p.instructions[0].stages = 5;
+        }},
+       {"a sum of one rank", bad, [](Plan &p) {
+          p.stages = 4;
+          p.instructions[0].collective = CollectiveKind::AllReduce;
+        }}});
   // One array for each rank of a stage.
   std::vector<Weight> weights = {{"w", 96, 0, 2}};
   EXPECT_TRUE(validatePlan(builder.plan, weights, 0).isOk());

@@ -1,6 +1,7 @@
 // Engines with ranks and stages on the stand-in of the driver: every rank has a GPU of its own and
 // its own part of the weights, and what a group lacks is said by name.
 
+#include "runtime/core/RankDevices.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
@@ -164,12 +165,16 @@ TEST_F(GpuRanks, AGpuThatAnotherProcessHolds) {
 }
 
 TEST_F(GpuRanks, AGpuWhoseMemoryIsTaken) {
+  std::string path = RankEngine().writeTemporary("taken.tenon");
+  Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(path);
+  ASSERT_TRUE(file.isOk());
+  EXPECT_TRUE(checkRankDevices(**file, 0, test::gpuOptions()).isOk());
   fake->memoryLimit = 64;
-  Result<std::unique_ptr<Session>> session = open("taken");
-  ASSERT_FALSE(session.isOk());
-  EXPECT_EQ(ErrorId::RunOutOfMemory, session.status().id());
-  EXPECT_TRUE(session.status().message().starts_with("GPU 0 has 0 MiB free of 0, but the weights"))
-      << session.status().toString();
+  Status status = checkRankDevices(**file, 0, test::gpuOptions());
+  EXPECT_EQ(ErrorId::RunOutOfMemory, status.id());
+  EXPECT_TRUE(status.message().starts_with("GPU 0 has 0 MiB free of 0, but the weights"))
+      << status.toString();
+  EXPECT_FALSE(open("taken").isOk());
 }
 
 /// y = 2 (2x + w) + v of n floats: w is the first stage's weight, v the second's.
@@ -267,8 +272,11 @@ TEST_F(GpuStages, OneThatFailsEndsTheOthers) {
   fake->fail("cuMemcpyPeerAsync", 999);
   Status status = test::runOnHost(**session, ramp(8)).takeStatus();
   EXPECT_EQ(ErrorId::DeviceFailed, status.id());
-  EXPECT_TRUE(status.message().starts_with("stage 1: sending a value to the next stage"))
+  EXPECT_TRUE(status.message().starts_with("stage 1, rank 0: sending a value to the next stage"))
       << status.toString();
+}
+
+TEST_F(GpuStages, OneGpuTooFew) {
   fake->devices = 1;
   EXPECT_EQ(ErrorId::DeviceNotFound, open("stage-few").status().id());
 }

@@ -217,7 +217,7 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
     Status status = runtime::Engine::checkRuns(*file, variant.level);
     bool isOfGpus = variant.architecture == engine::Architecture::Nvptx && variant.plan.ranks > 1;
     if (status.isOk() && isOfGpus) {
-      status = runtime::openRankDevices(*file, i, {}).takeStatus();
+      status = runtime::checkRankDevices(*file, i, {});
     }
     report.json["variants"].push_back(
         {{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});

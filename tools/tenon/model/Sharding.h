@@ -60,7 +60,7 @@ struct ShardingOption {
   int64_t weightBytes = 0, cacheBytesOfToken = 0, activationBytes = 0; ///< of one GPU
   std::vector<ShardedMatrix> matrices;
   std::vector<ShardingRun> runs;
-  std::vector<ShardingStage> stages; ///< none where there is one
+  std::vector<ShardingStage> stages;    ///< none where there is one
   bool isExhaustive = true;             ///< the search kept all combinations
   std::vector<std::string> withoutRule; ///< operations that all ranks compute whole
   std::optional<double> difference;     ///< of the checked outputs, relative
@@ -68,7 +68,7 @@ struct ShardingOption {
 };
 struct ShardingReport {
   std::string target, precision;
-  std::string messages; ///< where their times come from, in words
+  std::string messages;   ///< where their times come from, in words
   double memoryBytes = 0; ///< of a GPU, as vendors print it; 0 where it is not known
   std::vector<ShardingOption> options;
 };
