@@ -37,9 +37,11 @@ struct PrecisionRecord {
   std::vector<Entry> wider;
   std::vector<Entry> clamped;
   std::vector<Entry> approximated;
-  int64_t float8 = 0;           ///< products of 8-bit floats
-  std::vector<Entry> notFloat8; ///< products that are not, though that was asked for
-  int64_t weights = 0;          ///< converted, equal ones once
+  int64_t float8 = 0;                        ///< products of 8-bit floats
+  std::vector<Entry> notFloat8;              ///< products that are not, though that was asked for
+  int64_t fasterInHalf = 0;                  ///< those of them that are not because of their time
+  double halfSeconds = 0, float8Seconds = 0; ///< which these are predicted to take
+  int64_t weights = 0;                       ///< converted, equal ones once
   int64_t weightBytes = 0;
 
   /// The record "precision" (docs/reference/explain.md). `nodesOf` gives the model nodes of a

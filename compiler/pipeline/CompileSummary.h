@@ -69,6 +69,13 @@ struct TunedRegion {
   double microseconds = 0, untunedMicroseconds = 0; ///< of the record
 };
 
+/// What `--precision fp8` became on the first device.
+struct Float8Summary {
+  int64_t products = 0, others = 0; ///< that multiply 8-bit floats, and that do not
+  int64_t fasterInHalf = 0;         ///< of the others, those that stay in fp16 for their time
+  double halfMicroseconds = 0, float8Microseconds = 0; ///< which these are predicted to take
+};
+
 /// What `compile --json` prints.
 struct CompileSummary {
   std::string engine;
@@ -87,7 +94,8 @@ struct CompileSummary {
   /// What the engine records of rows and padded places (schema tenon.rows/1); empty of an engine
   /// from the cache, and of a phase before dispatch.
   std::string rows;
-  std::vector<SlowRegion> slow;   ///< none of an engine from the cache
+  std::vector<SlowRegion> slow;        ///< none of an engine from the cache
+  std::optional<Float8Summary> float8; ///< with `--precision fp8`; none of an engine from the cache
   std::vector<TunedRegion> tuned; ///< with a store: every region; none of an engine from the cache
 };
 

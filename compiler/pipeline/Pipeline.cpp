@@ -193,6 +193,13 @@ Status Compilation::useFloat8(TargetGroup &group) {
   }
   group.precision.float8 = record.float8;
   group.precision.notFloat8 = std::move(record.notFloat8);
+  group.precision.fasterInHalf = record.fasterInHalf;
+  group.precision.halfSeconds = record.halfSeconds;
+  group.precision.float8Seconds = record.float8Seconds;
+  if (request.quantizes && !summary.float8) {
+    summary.float8 = {record.float8, static_cast<int64_t>(group.precision.notFloat8.size()),
+                      record.fasterInHalf, record.halfSeconds * 1e6, record.float8Seconds * 1e6};
+  }
   // By permission, so that what follows is compared with this.
   return numbers && request.quantizes ? numbers->start(*group.module) : Status::ok();
 }

@@ -86,6 +86,28 @@ class ExplainPrecision(ToolTest):
         self.assertAlmostEqual(self.record["conversions_us"], sum(row["us"] for row in self.record["conversions"]))
         self.assertGreater(self.record["conversions_us"], 0)
 
+    def test_what_fp8_became(self):
+        """A product that is faster in fp16 stays one, and compiling says so with both times; a large one does not."""
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4096, 2048])
+        weights = {"up": np.zeros((2048, 4096), np.float32), "down": np.zeros((256, 256), np.float32)}
+        small = helper.make_tensor_value_info("s", TensorProto.FLOAT, [64, 256])
+        nodes = [helper.make_node("Sigmoid", ["x"], ["xs"]), helper.make_node("Sigmoid", ["s"], ["ss"]),
+                 helper.make_node("MatMul", ["xs", "up.w"], ["y"], name="up"), helper.make_node("MatMul", ["ss", "down.w"], ["z"], name="down")]
+        graph = helper.make_graph(nodes, "g", [x, small], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4096, 4096]),
+                                                         helper.make_tensor_value_info("z", TensorProto.FLOAT, [64, 256])],
+                                  [numpy_helper.from_array(weights[name], f"{name}.w") for name in weights])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), self.folder / "f8.onnx")
+        arguments = ("compile", "f8.onnx", "-o", "f8.tenon", "--target", "cuda:h200", "--precision", "fp8", "--no-cache")
+        said = self.succeed(*arguments).stderr
+        self.assertRegex(said, r"--precision fp8: 1 of 2 matmuls multiply 8-bit floats; 1 stay in fp16, where they are predicted to take [\d.]+ us, "
+                               r"not [\d.]+ us; tenon explain precision f8.tenon says why")
+        made = self.json(*arguments, "--force")["float8"]
+        self.assertEqual((1, 1, 1), (made["products"], made["others"], made["faster_in_fp16"]))
+        self.assertLess(made["fp16_us"], made["float8_us"])
+        record = self.json("explain", "precision", "f8.tenon")
+        self.assertEqual([["down"]], [row["nodes"] for row in record["not_float8"]])
+        self.assertEqual({"products": 1, "fp16_us": made["fp16_us"], "float8_us": made["float8_us"]}, record["float8_time"])
+
     def test_programs_of_pt2e(self):
         self.succeed("compile", SOURCE / "test/data/pt2/quantized.pt2", "-o", "p.tenon", "--target", "cpu:avx2")
         record = self.json("explain", "precision", "p.tenon")

@@ -202,6 +202,9 @@ PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> n
   if (precision == Precision::Fp8 || float8 > 0) {
     record["float8_products"] = float8;
     record["not_float8"] = toJsonArray(notFloat8, nodesOf);
+    record["float8_time"] = llvm::json::Object{{"products", fasterInHalf},
+                                               {"fp16_us", halfSeconds * 1e6},
+                                               {"float8_us", float8Seconds * 1e6}};
   }
   stream << llvm::json::Value(std::move(record));
   return text;

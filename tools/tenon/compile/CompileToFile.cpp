@@ -152,6 +152,17 @@ Json weightsJson(const std::vector<pipeline::WeightInfo> &weights) {
   return list;
 }
 
+Json float8Json(const std::optional<pipeline::Float8Summary> &float8) {
+  if (!float8) {
+    return Json();
+  }
+  return {{"products", float8->products},
+          {"others", float8->others},
+          {"faster_in_fp16", float8->fasterInHalf},
+          {"fp16_us", float8->halfMicroseconds},
+          {"float8_us", float8->float8Microseconds}};
+}
+
 } // namespace
 
 Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
@@ -214,7 +225,8 @@ Json summaryJson(const pipeline::CompileSummary &summary) {
           {"arena_lower_bound_bytes", summary.arenaLowerBoundBytes},
           {"from_cache", summary.fromCache},
           {"narrowed", narrowedJson(summary.narrowed)},
-          {"passes", passesJson(summary.passes)}};
+          {"passes", passesJson(summary.passes)},
+          {"float8", float8Json(summary.float8)}};
 }
 
 } // namespace tenon::tool

@@ -8,6 +8,7 @@
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CompileToFile.h"
 #include "tools/tenon/compile/CompileToFolder.h"
+#include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/Narrowings.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
@@ -53,6 +54,19 @@ std::string weightsText(const std::vector<pipeline::WeightInfo> &weights) {
                    ratio, formatBytes(sourceBytes), forms);
 }
 
+std::string float8Text(const pipeline::Float8Summary &float8, const std::string &engine) {
+  std::string text = fmt::format("--precision fp8: {} of {} matmuls multiply 8-bit floats",
+                                 float8.products, float8.products + float8.others);
+  if (float8.fasterInHalf > 0) {
+    text += fmt::format("; {} stay in fp16, where they are predicted to take {}, not {}",
+                        float8.fasterInHalf, timeText(float8.halfMicroseconds),
+                        timeText(float8.float8Microseconds));
+  }
+  return text + (float8.others == 0
+                     ? ""
+                     : fmt::format("; tenon explain precision {} says why for each", engine));
+}
+
 void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("compile", summaryJson(result));
@@ -73,6 +87,9 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   }
   if (std::string text = weightsText(result.weights); !text.empty()) {
     terminal.note(text);
+  }
+  if (result.float8) {
+    terminal.note(float8Text(*result.float8, result.engine));
   }
 }
 

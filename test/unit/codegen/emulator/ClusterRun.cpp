@@ -1,5 +1,5 @@
-// Fibers are switched where they wait, in turn, until all have ended or none can go on. Relies on
-// ucontext.
+// Fibers are switched where they wait, in turn, until all have ended or none can go on. They start
+// by ucontext and are switched by setjmp, which makes no system call.
 #include "test/unit/codegen/emulator/ClusterRun.h"
 
 #include <algorithm>
@@ -23,10 +23,17 @@ void fiberMain() {
   running->yield();
 }
 
+/// The scheduler leaves the fiber out until then.
 void waitFor(Meeting &meeting) {
-  for (uint64_t generation = meeting.generation; meeting.generation == generation;) {
-    running->yield();
-  }
+  Fiber &fiber = running->fiber();
+  fiber.generation = meeting.generation;
+  fiber.meeting = &meeting;
+  running->yield();
+  fiber.meeting = nullptr;
+}
+
+bool canGoOn(const Fiber &fiber) {
+  return !fiber.done && !(fiber.meeting && fiber.meeting->generation == fiber.generation);
 }
 
 void release(Meeting &meeting) {
@@ -67,14 +74,31 @@ std::string endFault(const Cluster &cluster) {
 
 } // namespace
 
+void Cluster::yield() {
+  if (_setjmp(fiber().place) == 0) {
+    _longjmp(scheduler, 1);
+  }
+}
+
+void Cluster::resume() {
+  if (_setjmp(scheduler) != 0) {
+    return;
+  }
+  if (fiber().isStarted) {
+    _longjmp(fiber().place, 1);
+  }
+  fiber().isStarted = true;
+  setcontext(&fiber().start);
+}
+
 void meetTeam(std::vector<Team> &teams, const std::string &name, void *result,
               const void *arguments, llvm::function_ref<void(Lanes)> work) {
   size_t size = teams.front().slots.size();
   Team &team = teams[running->thread() / size];
-  if (team.arrived != 0 && team.name != name) {
-    running->fault = "threads meet at " + team.name + " and " + name;
+  if (team.arrived != 0 && team.name != &name) {
+    running->fault = "threads meet at " + *team.name + " and " + name;
   }
-  team.name = name;
+  team.name = &name;
   team.slots[running->thread() % size] = {result, arguments};
   if (++team.arrived < size) {
     waitFor(team);
@@ -156,10 +180,10 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
   }
   for (uint32_t i = 0; i < cluster.live; ++i) {
     Fiber &fiber = cluster.fibers[i];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = stacks[i].get();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    makecontext(&fiber.context, fiberMain, 0);
+    getcontext(&fiber.start);
+    fiber.start.uc_stack.ss_sp = stacks[i].get();
+    fiber.start.uc_stack.ss_size = kStackBytes;
+    makecontext(&fiber.start, fiberMain, 0);
   }
   uint32_t count = cluster.live;
   while (cluster.live > 0 && cluster.fault.empty()) {
@@ -167,8 +191,8 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
     for (uint32_t i = 0; i < count * shape.lag && cluster.fault.empty(); ++i) {
       cluster.current = shape.reversed ? count - 1 - i % count : i % count;
       bool hasTurn = i < count || cluster.rank() == 0;
-      if (hasTurn && !cluster.fiber().done) {
-        swapcontext(&cluster.scheduler, &cluster.fiber().context);
+      if (hasTurn && canGoOn(cluster.fiber())) {
+        cluster.resume();
       }
     }
     if (cluster.progress + cluster.barriers.events == before && cluster.fault.empty()) {

@@ -7,6 +7,7 @@
 #include "test/unit/codegen/emulator/WarpModel.h"
 #include "test/unit/codegen/emulator/WarpgroupModel.h"
 
+#include <csetjmp>
 #include <deque>
 #include <ucontext.h>
 #include <vector>
@@ -19,25 +20,28 @@ struct Copy {
   uint32_t size, read;
 };
 
-struct Fiber {
-  ucontext_t context;
-  bool done = false;
-  std::vector<Copy> open;
-  std::deque<std::vector<Copy>> groups;
-  uint64_t clusterPhase = 0;
-  const char *waitsAt = nullptr; ///< a barrier that counts arrivals
-};
-
 /// Where a number of threads wait for each other.
 struct Meeting {
   unsigned arrived = 0;
   uint64_t generation = 0;
 };
 
+struct Fiber {
+  ucontext_t start;
+  jmp_buf place; ///< where it goes on
+  bool isStarted = false, done = false;
+  const Meeting *meeting = nullptr; ///< at which it waits for the end of `generation`
+  uint64_t generation = 0;
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> groups;
+  uint64_t clusterPhase = 0;
+  const char *waitsAt = nullptr; ///< a barrier that counts arrivals
+};
+
 /// The threads that do an instruction together.
 struct Team : Meeting {
   std::vector<Slot> slots;
-  std::string name;
+  const std::string *name = nullptr; ///< of the instruction
 
   explicit Team(unsigned size) : slots(size) {}
 };
@@ -59,7 +63,7 @@ struct Cluster : Meeting {
   std::vector<Meeting> ranks;
   uint32_t current = 0, live = 0;
   uint64_t progress = 0;
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   std::string fault;
   BarrierModel barriers;
 
@@ -71,13 +75,16 @@ struct Cluster : Meeting {
   /// Of its GPU, and that.
   uint32_t blockNumber() const { return first + current / shape.threads % shape.blocks; }
   uint32_t rank() const { return current / shape.threads / shape.blocks; }
-  void yield() { swapcontext(&fiber().context, &scheduler); }
+  /// From the current fiber to the scheduler, and back.
+  void yield();
+  void resume();
 };
 
 /// The one that runs; null between runs.
 extern Cluster *running;
 
-/// The last lane of the warp or warpgroup to come does the work of all.
+/// The last lane of the warp or warpgroup to come does the work of all. The name is that of an
+/// instruction.
 void meetTeam(std::vector<Team> &teams, const std::string &name, void *result,
               const void *arguments, llvm::function_ref<void(Lanes)> work);
 void meetBlock();

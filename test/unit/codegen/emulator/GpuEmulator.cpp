@@ -22,8 +22,9 @@ using namespace llvm;
 namespace tenon::codegen::cuda {
 namespace {
 
-extern "C" void tenonEmulate(const char *name, void *result, const void *arguments) {
-  emulateIntrinsic(name, result, arguments);
+extern "C" void tenonEmulate(const InstructionModel *instruction, void *result,
+                             const void *arguments) {
+  emulate(*instruction, result, arguments);
 }
 
 extern "C" void *tenonShared() { return currentShared(); }
@@ -38,7 +39,7 @@ extern "C" float tenonNarrow(float value) {
 
 extern "C" float tenonNarrowDouble(double value) { return tenonNarrow(static_cast<float>(value)); }
 
-void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
+void replaceCall(CallInst &call, FunctionCallee model, Constant *instruction) {
   Function &function = *call.getFunction();
   IRBuilder<> entry(&*function.getEntryBlock().getFirstInsertionPt()), at(&call);
   SmallVector<Type *> types;
@@ -52,17 +53,18 @@ void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
   for (auto [i, argument] : enumerate(call.args())) {
     at.CreateStore(argument, at.CreateStructGEP(layout, arguments, i));
   }
-  at.CreateCall(model, {name, result, arguments});
+  at.CreateCall(model, {instruction, result, arguments});
   if (!call.getType()->isVoidTy()) {
     call.replaceAllUsesWith(at.CreateLoad(call.getType(), result));
   }
   call.eraseFromParent();
 }
 
-Constant *nameOf(Module &module, StringRef name) {
-  Constant *text = ConstantDataArray::getString(module.getContext(), name);
-  return new GlobalVariable(module, text->getType(), true, GlobalValue::InternalLinkage, text,
-                            "name");
+/// Where its model is.
+Constant *placeOfModel(Module &module, StringRef name) {
+  IRBuilder<> builder(module.getContext());
+  uint64_t address = reinterpret_cast<uintptr_t>(&modelOf(name.str()));
+  return ConstantExpr::getIntToPtr(builder.getInt64(address), builder.getPtrTy());
 }
 
 /// Intrinsics by their names, assembly by its text.
@@ -80,7 +82,7 @@ void replaceIntrinsics(Module &module) {
         // Products are read, with what their operands are.
         bool isProduct = StringRef(text).contains("wgmma.");
         std::string name = isProduct ? assembly->getConstraintString().str() + "|" + text : text;
-        replaceCall(*call, model, nameOf(module, name));
+        replaceCall(*call, model, placeOfModel(module, name));
       }
     }
   }
@@ -88,9 +90,9 @@ void replaceIntrinsics(Module &module) {
     if (!function.getName().starts_with("llvm.nvvm.")) {
       continue;
     }
-    Constant *name = nameOf(module, function.getName());
+    Constant *instruction = placeOfModel(module, function.getName());
     for (User *user : make_early_inc_range(function.users())) {
-      replaceCall(*cast<CallInst>(user), model, name);
+      replaceCall(*cast<CallInst>(user), model, instruction);
     }
     function.eraseFromParent();
   }
@@ -174,7 +176,14 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
     return createStringError("cannot translate the module");
   }
   std::unique_ptr<GpuEmulator> emulator(new GpuEmulator());
-  Expected<std::unique_ptr<orc::LLJIT>> jit = orc::LLJITBuilder().create();
+  Expected<orc::JITTargetMachineBuilder> machine = orc::JITTargetMachineBuilder::detectHost();
+  if (!machine) {
+    return machine.takeError();
+  }
+  // Kernels run for a few blocks: to compile them takes longer.
+  machine->setCodeGenOptLevel(CodeGenOptLevel::None);
+  Expected<std::unique_ptr<orc::LLJIT>> jit =
+      orc::LLJITBuilder().setJITTargetMachineBuilder(*machine).create();
   if (!jit) {
     return jit.takeError();
   }

@@ -440,14 +440,36 @@ const std::map<std::string, Together> &togethers() {
 
 } // namespace
 
-void emulateIntrinsic(const std::string &name, void *result, const void *arguments) {
-  if (auto single = singles().find(name); single != singles().end()) {
-    single->second(result, arguments);
-    running->fault = running->barriers.fault.empty() ? running->fault : running->barriers.fault;
+struct InstructionModel {
+  std::string name;
+  Single single = nullptr;
+  Together together = nullptr;
+};
+
+const InstructionModel &modelOf(const std::string &name) {
+  static std::map<std::string, InstructionModel> known;
+  auto [place, isNew] = known.try_emplace(name);
+  InstructionModel &instruction = place->second;
+  if (isNew) {
+    auto single = singles().find(name);
+    auto together = togethers().find(name);
+    instruction = {name, single == singles().end() ? nullptr : single->second,
+                   together == togethers().end() ? nullptr : together->second};
+  }
+  return instruction;
+}
+
+void emulate(const InstructionModel &instruction, void *result, const void *arguments) {
+  const std::string &name = instruction.name;
+  if (instruction.single) {
+    instruction.single(result, arguments);
+    if (!running->barriers.fault.empty()) {
+      running->fault = running->barriers.fault;
+    }
     return;
   }
-  if (auto together = togethers().find(name); together != togethers().end()) {
-    meetTeam(running->block().warps, name, result, arguments, together->second);
+  if (instruction.together) {
+    meetTeam(running->block().warps, name, result, arguments, instruction.together);
     return;
   }
   Block &block = running->block();

@@ -1,5 +1,5 @@
 // What one block of a GPU does, in terms of fibers: a thread of the GPU is a fiber, and
-// instructions at which threads meet switch between them. Relies on ucontext.
+// instructions at which threads meet switch between them. Relies on ucontext and setjmp.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -36,8 +36,12 @@ void meetRank();
 /// The shared memory of the current thread's block.
 void *currentShared();
 
-/// One intrinsic call of the current thread; `arguments` and `result` are laid out as structs.
-/// Notes a fault of the block if the name is not known.
-void emulateIntrinsic(const std::string &name, void *result, const void *arguments);
+/// The model of an intrinsic or of a piece of assembly; lives as long as the program.
+struct InstructionModel;
+const InstructionModel &modelOf(const std::string &name);
+
+/// One call by the current thread; `arguments` and `result` are laid out as structs. Notes a fault
+/// of the block if no model has the instruction's name.
+void emulate(const InstructionModel &instruction, void *result, const void *arguments);
 
 } // namespace tenon::codegen::cuda
