@@ -56,7 +56,6 @@ public:
     return text;
   }
 
-  const std::shared_ptr<const cuda::CudaDevice> &device() const { return gpu; }
   /// Why there is no GPU; ok when there is one or none was looked for.
   const Status &problem() const { return gpuProblem; }
 
