@@ -316,26 +316,28 @@ private:
     if (!isKnown || (isSum && !isSummed(instruction.dtype))) {
       return instructionError(index, instruction, "a collective of an unknown kind or type");
     }
-    bool isBetweenStages = instruction.collective == CollectiveKind::SendReceive;
-    if (!isBetweenStages && plan.ranksOfStage() == 1) {
+    if (!isBetweenStages(instruction) && plan.ranksOfStage() == 1) {
       return instructionError(index, instruction, "a collective in a plan of one rank");
-    }
-    uint64_t sender = instruction.stages & (~instruction.stages + 1);
-    if (isBetweenStages && (sender == 0 || instruction.stages != (sender | sender << 1))) {
-      return instructionError(index, instruction, "it is not between two stages in a row");
     }
     return Status::ok();
   }
 
+  static bool isBetweenStages(const Instruction &instruction) {
+    return instruction.kind == InstructionKind::Collective &&
+           instruction.collective == CollectiveKind::SendReceive;
+  }
+
   Status checkStages(size_t index, const Instruction &instruction) const {
-    bool isInPlan = plan.stages == 64 || instruction.stages >> plan.stages == 0;
-    bool isAlone = plan.stages > 1 || instruction.stages == 0;
-    bool isSized = plan.stages > 1 && instruction.kind == InstructionKind::Size;
-    bool isOfRows = instruction.kind == InstructionKind::Collective && instruction.symbol != kNone;
-    bool hasSymbol = !isOfRows || instruction.symbol < plan.symbols.size();
-    return isInPlan && isAlone && !isSized && hasSymbol
-               ? Status::ok()
-               : instructionError(index, instruction, "the plan does not have its stages or rows");
+    uint64_t stages = instruction.stages, sender = stages & (~stages + 1);
+    bool isInPlan = plan.stages == 64 || stages >> plan.stages == 0;
+    bool isSized = instruction.kind == InstructionKind::Size;
+    bool isPossible = isInPlan && (plan.stages > 1 ? !isSized : stages == 0);
+    if (isBetweenStages(instruction)) {
+      bool hasRows = instruction.symbol == kNone || instruction.symbol < plan.symbols.size();
+      isPossible = isPossible && hasRows && sender != 0 && stages == (sender | sender << 1);
+    }
+    return isPossible ? Status::ok()
+                      : instructionError(index, instruction, "it lacks stages or rows");
   }
 
   static bool isSummed(DType type) {

@@ -42,9 +42,7 @@ Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside, 
   TENON_ASSIGN(planExecutor, variant.createExecutor(options, executorBeside, place));
   roots.assign(enginePlan.buffers.size(), nullptr);
   stage = place.stage;
-  if (enginePlan.stages > 1) {
-    buffersOfStage = engine::buffersOfStage(enginePlan, stage);
-  }
+  buffersOfStage = engine::buffersOfStage(enginePlan, stage);
   TENON_ASSIGN(session, runtime::sessionValues(enginePlan, options.symbols));
   TENON_ASSIGN(StateLayout states,
                layOutState(enginePlan, session, planExecutor->alignment(), stage));
@@ -55,7 +53,9 @@ Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside, 
   TENON_TRY(planExecutor->placeFixedRoots(roots, states));
   // Nothing can read what other stages have.
   for (uint32_t buffer = 0; buffer < roots.size(); ++buffer) {
-    roots[buffer] = isOfStage(buffer) ? roots[buffer] : nullptr;
+    if (!buffersOfStage[buffer]) {
+      roots[buffer] = nullptr;
+    }
   }
   return Status::ok();
 }
@@ -135,7 +135,7 @@ Status PlanRunner::bindInputs(std::span<const InputBinding> inputs) {
     if (reinterpret_cast<uintptr_t>(inputs[i].data) % alignmentOf(port.dtype) != 0) {
       return bindingError("input", port, "its pointer is not aligned to its element");
     }
-    if (!isOfStage(port.buffer)) {
+    if (!buffersOfStage[port.buffer]) {
       continue;
     }
     uint64_t bytes = static_cast<uint64_t>(currentPlan->inputBytes[i]);
@@ -161,7 +161,7 @@ Status PlanRunner::bindOutputs(std::span<const OutputBinding> outputs) {
     if (reinterpret_cast<uintptr_t>(outputs[i].data) % alignmentOf(port.dtype) != 0) {
       return bindingError("output", port, "its pointer is not aligned to its element");
     }
-    if (!isOfStage(port.buffer)) {
+    if (!buffersOfStage[port.buffer]) {
       continue;
     }
     Status bound = planExecutor->bindOutput(i, outputs[i], bytes, roots[port.buffer]);

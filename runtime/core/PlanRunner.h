@@ -47,7 +47,6 @@ private:
   PlanRunner(const engine::Plan &plan, const SessionOptions &options)
       : enginePlan(plan), options(options) {}
   Status init(const LoadedVariant &variant, const PlanRunner *beside, RankPlace place);
-  bool isOfStage(uint32_t buffer) const { return buffersOfStage.empty() || buffersOfStage[buffer]; }
   Status outOfMemory(uint64_t bytes) const;
   BoundPlan &remember(BoundPlan bound);
   Status activate(BoundPlan &bound);
@@ -67,7 +66,7 @@ private:
   std::vector<int64_t> session; ///< values of the plan's session symbols
   uint64_t stateBytes = 0;
   uint32_t stage = 0;
-  std::vector<bool> buffersOfStage; ///< by buffer; empty where there is one stage
+  std::vector<bool> buffersOfStage; ///< by buffer
   std::vector<std::byte *> roots;   ///< by buffer; null for views, and for what others have
 };
 

@@ -15,9 +15,8 @@ RankTeam::RankTeam(uint32_t ranks, uint32_t stages) : process(getpid()), results
   for (uint32_t stage = 0; stage < stages; ++stage) {
     groups.emplace_back(ranks / stages);
   }
-  for (uint32_t rank = 0; rank < ranks - ranks / stages; ++rank) {
-    links.emplace_back();
-  }
+  linkCount = ranks - ranks / stages;
+  links = std::make_unique<RankLink[]>(linkCount);
 }
 
 Result<std::unique_ptr<RankTeam>> RankTeam::create(uint32_t ranks, uint32_t stages) {
@@ -50,8 +49,8 @@ RankPlace RankTeam::place(uint32_t rank) {
           .stage = rank / each,
           .ofSession = static_cast<uint32_t>(results.size()),
           .group = &*std::next(groups.begin(), rank / each),
-          .before = rank < each ? nullptr : &*std::next(links.begin(), rank - each),
-          .after = rank < links.size() ? &*std::next(links.begin(), rank) : nullptr};
+          .before = rank < each ? nullptr : &links[rank - each],
+          .after = rank < linkCount ? &links[rank] : nullptr};
 }
 
 /// "rank 1", "stage 2, rank 0"; nothing for the first rank of one stage.
@@ -66,8 +65,8 @@ void RankTeam::reset() {
   for (RankGroup &group : groups) {
     group.reset();
   }
-  for (RankLink &link : links) {
-    link.reset();
+  for (uint32_t i = 0; i < linkCount; ++i) {
+    links[i].reset();
   }
 }
 
@@ -78,8 +77,8 @@ void RankTeam::endAll(uint32_t rank) {
   for (RankGroup &group : groups) {
     group.end();
   }
-  for (RankLink &link : links) {
-    link.fail();
+  for (uint32_t i = 0; i < linkCount; ++i) {
+    links[i].fail();
   }
 }
 

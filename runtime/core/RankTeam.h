@@ -36,8 +36,9 @@ private:
   uint32_t ranksOfStage() const { return groups.front().ranks(); }
   std::string nameOf(uint32_t rank) const;
 
-  std::list<RankGroup> groups; ///< by stage
-  std::list<RankLink> links;   ///< by rank that sends
+  std::list<RankGroup> groups;       ///< by stage
+  std::unique_ptr<RankLink[]> links; ///< by rank that sends
+  uint32_t linkCount;
   int process;                 ///< whose threads they are: a fork has none of them
   std::vector<Status> results; ///< by rank, of the work at hand
   std::vector<std::thread> threads;

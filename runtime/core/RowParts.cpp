@@ -35,9 +35,12 @@ bool RowParts::cut(const Plan &plan, const RunTensors &whole,
   uint32_t symbol = rowsSymbol(plan);
   int64_t rows = 0;
   size_t allDims = 0, inputCount = whole.inputs.size(), outputCount = whole.outputs.size();
-  for (size_t i = 0; i < inputCount; ++i) {
-    rows = hasRows(plan, plan.inputs[i], symbol) ? whole.inputs[i].dims[0] : rows;
-    allDims += whole.inputs[i].dims.size();
+  for (const InputBinding &input : whole.inputs) {
+    allDims += input.dims.size();
+  }
+  // The compiler counts rows by the first input.
+  if (inputCount != 0 && hasRows(plan, plan.inputs[0], symbol)) {
+    rows = whole.inputs[0].dims[0];
   }
   for (size_t i = 0; i < outputCount; ++i) {
     bool hasRoom = whole.outputs[i].data &&

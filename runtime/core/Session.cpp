@@ -219,8 +219,8 @@ struct Session::Impl {
   RankRunners &makerOf(size_t output) const {
     const PlanRunner *active = first().active();
     const Plan &own = active ? active->plan() : plan();
-    bool isKnown = output < own.outputs.size();
-    return *ranks[isKnown ? engine::stageOfOutput(own, output) * own.ranksOfStage() : 0];
+    uint32_t stage = output < own.outputs.size() ? engine::stageOfOutput(own, output) : 0;
+    return *ranks[stage * own.ranksOfStage()];
   }
 
   /// Prepared by all before one begins: what the caller did wrong is said once.
@@ -373,17 +373,18 @@ const engine::Plan &Session::activePlan() const {
 
 RunInfo Session::info() const {
   RunInfo all;
-  for (uint32_t rank = 0; rank < impl->ranks.size(); ++rank) {
+  if (!impl->first().current()) {
+    return all;
+  }
+  all = impl->first().executor().info(*impl->first().current());
+  uint32_t each = impl->plan().ranksOfStage();
+  for (uint32_t rank = each; rank < impl->ranks.size(); rank += each) {
     const RankRunners &own = *impl->ranks[rank];
-    if (!own.current() || !impl->isFirstOfStage(rank)) {
-      continue;
-    }
     RunInfo info = own.executor().info(*own.current());
-    info.kernels += all.kernels;
-    info.calls += all.calls;
-    info.moves += all.moves;
-    info.collectives += all.collectives;
-    all = std::move(info);
+    all.kernels += info.kernels;
+    all.calls += info.calls;
+    all.moves += info.moves;
+    all.collectives += info.collectives;
   }
   return all;
 }

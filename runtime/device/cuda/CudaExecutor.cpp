@@ -1,6 +1,8 @@
 // Everything of a run is put on one stream in order: inputs, the plan, outputs. The first run of a
 // plan launches each step; later ones launch its graph, and what comes behind a size that data
 // decides.
+//
+// One file: a run from its inputs to its outputs, in the order of its steps.
 
 #include "runtime/device/cuda/CudaExecutor.h"
 

@@ -157,7 +157,7 @@ Status CudaExecutor::pass(const BoundPlan &bound, const BoundStep &step, StreamH
     given->copied = copied.handle();
     place.before->taken();
   }
-  return driver.check(code, "sending a value to the next stage");
+  return driver.check(code, "sending to the next stage");
 }
 
 Status CudaExecutor::startCollective(const BoundPlan &bound, const BoundStep &step,

@@ -272,7 +272,7 @@ TEST_F(GpuStages, OneThatFailsEndsTheOthers) {
   fake->fail("cuMemcpyPeerAsync", 999);
   Status status = test::runOnHost(**session, ramp(8)).takeStatus();
   EXPECT_EQ(ErrorId::DeviceFailed, status.id());
-  EXPECT_TRUE(status.message().starts_with("stage 1, rank 0: sending a value to the next stage"))
+  EXPECT_TRUE(status.message().starts_with("stage 1, rank 0: sending to the next stage"))
       << status.toString();
 }
 
