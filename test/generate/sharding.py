@@ -155,12 +155,14 @@ class Sharding(ToolTest):
             self.assertRegex(page, f"`{key}(\\[\\])?`")
 
     def test_stages(self):
-        """About half of time and memory on each of two GPUs; one value passes; eight micro-batches wait a ninth of the time."""
+        """About half of time and memory on each of two GPUs; few values pass; eight micro-batches wait a ninth of the time."""
         for shape, pays in (("llama-8b", False), ("llama-70b", True)):
             one, two = (self.explain(self.shape(shape), "--tp", "1", "--pp", stages)["options"][0] for stages in (1, 2))
             stages = two["stages"]
             self.assertEqual(one["cache_bytes_of_token"], sum(stage["cache_bytes_of_token"] for stage in stages))
-            self.assertEqual([0, SHAPES[shape][0] * 2], [stage["received_bytes"] for stage in stages])
+            # The residual stream, and at most what is between the two halves of a feed-forward part.
+            self.assertEqual(0, stages[0]["received_bytes"])
+            self.assertIn(stages[1]["received_bytes"] // (SHAPES[shape][0] * 2), range(1, 6))
             self.assertEqual(("model.embed_tokens", "lm_head"), (stages[0]["first"], stages[1]["last"]))
             weights = [stage["weight_bytes"] for stage in stages]
             self.assertAlmostEqual(one["weight_bytes"], sum(weights), delta=one["weight_bytes"] / 100)
