@@ -7,7 +7,7 @@ BUILD := build/$(PRESET)
 # Files that are compiled together in a folder that does not exist yet; `make build` compiles each by itself, for who changes them.
 BATCH ?= 12
 
-.PHONY: demo platform-demo test test-gpu docs setup setup-torch setup-tests build wheel static image
+.PHONY: demo platform-demo test test-gpu test-cross docs setup setup-torch setup-tests build wheel static image
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
@@ -33,6 +33,13 @@ test-gpu: setup
 	@[ -f build/static/build.ninja ] || cmake --preset static
 	@cmake --build --preset static
 	@.venv/bin/python scripts/test_gpu.py --reports build/static
+
+# The runtime for AArch64 and RISC-V, and engines run by it under QEMU. `make test` leaves it out, as it compiles for two minutes.
+test-cross: $(BUILD)/build.ninja
+	@scripts/setup.sh cross emulators
+	@cmake --build $(BUILD) --target tenon
+	@for preset in aarch64 riscv64; do [ -f build/$$preset/build.ninja ] || cmake --preset $$preset; cmake --build --preset $$preset || exit; done
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -R '^e2e_cross$$'
 
 # The pages of docs as a site that works without a network: open build/site/index.html. Fails where a link or an anchor is dead.
 docs:

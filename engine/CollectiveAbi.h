@@ -16,11 +16,15 @@ inline constexpr int64_t kCollectiveBlocks = 128;
 /// Longest message of a one-shot kernel: each word of it travels with the run's number beside it.
 inline constexpr int64_t kOneShotBytes = int64_t(512) << 10;
 
+/// Longest message of the fused kernel that pays: beyond, one-shot and a kernel of rows take less.
+inline constexpr int64_t kNormedBytes = int64_t(64) << 10;
+
 /// The memory that a rank shares, zero at first:
 /// - for each block the number of its last run, as 32 bits; then a word that is not 0 once a rank
 ///   did not come;
 /// - flags of two-shot kernels, [run odd][step][block][rank it is from], 32 bits each;
-/// - words of one-shot kernels, [run odd][rank it is from], two bytes for each byte of a message;
+/// - words of one-shot kernels, [run odd][rank it is from], two bytes for each byte of a message:
+///   of 32 vectors the first halves, then the second ones;
 /// - parts of two-shot kernels, [run odd][step][rank it is from], in `partBytes` each.
 /// Runs alternate between two halves: a rank may be one run ahead of another, not two.
 inline constexpr int64_t kCollectiveBroken = kCollectiveBlocks * 4;
@@ -52,7 +56,8 @@ inline constexpr int64_t kTwoShotThreads = 512;
 /// how many vectors lie between two ranks' in y.
 ///
 /// The fused kernel takes rows of x, the residual, the norm's weight; writes residual + sum, and
-/// its norm; sizes are rows (a block each, then again from the first block), rank, polls and 0.
+/// its norm; sizes are the blocks of all rows (a row's side by side, then again from the first
+/// block), rank, polls and 0.
 inline constexpr int64_t kCollectiveSizes = 4;
 
 } // namespace tenon::engine

@@ -111,7 +111,9 @@ enum class InstructionKind : uint8_t {
   Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
   Size = 5,   ///< buffers = {an i64}, which becomes the value of `symbol`
   /// What the ranks of a stage do together, or those of two: buffers = {from, to}, which do not
-  /// overlap; sizes = {elements of `from`}
+  /// overlap; sizes = {elements of `from`}. With a kernel, on a GPU: an all-reduce, a residual and
+  /// an RMSNorm; buffers = {from, residual, weight, their sum, norm}; sizes = {elements, blocks}. A
+  /// collective and launches behind it are its fallbacks.
   Collective = 6,
   Return = 12, ///< the last instruction, and only there
 };
@@ -155,7 +157,7 @@ struct Instruction {
   uint16_t device = kHost;
   /// Within a section: which of its two queues, 0 or 1. Elsewhere 0.
   uint16_t queue = 0;
-  /// Launch: index into the kernel names of the variant.
+  /// Launch, and a collective with a kernel: index into the kernel names of the variant.
   uint32_t kernel = kNone;
   /// The first `reads` are only read; the others are written (and may be read). Written ones are
   /// never of space Const or Input.
@@ -170,7 +172,7 @@ struct Instruction {
   /// Launch: bytes of scratch for each thread (on a GPU, of dynamic shared memory for each block);
   /// kNone for none.
   ExprId scratch = kNone;
-  uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
+  uint32_t threads = 0;        ///< Launch on a GPU, collective with a kernel: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
   uint32_t symbol = kNone;     ///< Size; SendReceive: of rows that may go in parts
   /// Collective: what is done, to elements of which type (an all-reduce: f32, f16, bf16 or f64).
@@ -179,7 +181,8 @@ struct Instruction {
   /// In a plan of several stages: those that run it, bit s for stage s; 0 for all. A SendReceive
   /// has the bits of two stages in a row, of which the first sends.
   uint64_t stages = 0;
-  /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
+  /// Behind a call or a collective with a kernel: done in its place where the libraries that are
+  /// found, or the kernel, cannot do it.
   bool isFallback = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
   bool canFail = false;

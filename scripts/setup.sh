@@ -1,24 +1,27 @@
 #!/usr/bin/env bash
 # Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
 # `torch`, `programs`, `serving`, `registry`, `signing`, `deploy`, `docs`, `platform` and `triton` also .venv-torch, .venv-programs and so on, which only
-# tests need; the last one also gets Triton's perf_analyzer. With `emulators` QEMU for Arm and RISC-V in .qemu, for tests of code for those.
+# tests need; the last one also gets Triton's perf_analyzer. With `emulators` QEMU for Arm and RISC-V in .qemu, for tests of code for those,
+# and with `cross` the C and C++ libraries that the presets aarch64 and riscv64 link the runtime with.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
+# missing_packages FILE
 missing_packages() {
   local wanted installed
-  wanted=$(grep -v '^#' scripts/packages.txt | sort)
+  wanted=$(grep -v '^#' "$1" | sort)
   installed=$(dpkg-query -W -f='${db:Status-Status} ${binary:Package}\n' 2>/dev/null |
     sed -n 's/^installed \([^:]*\).*/\1/p' | sort)
   comm -23 <(echo "$wanted") <(echo "$installed")
 }
 
+# install_packages FILE
 install_packages() {
   local missing sudo=()
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages "$1")
   if [ ${#missing[@]} = 0 ]; then
     return
   fi
@@ -104,7 +107,7 @@ install_emulators() {
   rm -r "$folder"
 }
 
-install_packages
+install_packages scripts/packages.txt
 make_environment .venv scripts/requirements.txt
 for wanted in "$@"; do
   case $wanted in
@@ -118,6 +121,7 @@ for wanted in "$@"; do
   language) make_environment .venv-language scripts/requirements-language.txt --no-deps ;;
   docs) make_environment .venv-docs scripts/requirements-docs.txt --no-deps ;;
   emulators) install_emulators ;;
+  cross) install_packages scripts/packages-cross.txt ;;
   platform) make_environment .venv-platform scripts/requirements-platform.txt ;;
   triton)
     make_environment .venv-triton scripts/requirements-triton.txt --no-deps

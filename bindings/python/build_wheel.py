@@ -19,7 +19,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindings/python/tenon"
-PLATFORM = "manylinux_2_36_x86_64"
+PLATFORM = "manylinux_2_36"
 TARGETS = ["tenon_runtime", "tenon_generate_c", "tenon_compiler", "tenon_launcher"]
 # The place in the package of what CMake builds.
 BINARIES = {
@@ -28,6 +28,8 @@ BINARIES = {
     "tenon/lib/libtenon_compiler.so": "lib/libtenon_compiler.so",
     "tenon/bin/tenon": "launcher/tenon",
 }
+# Of a build for another architecture (the presets aarch64 and riscv64): what runs engines, without the compiler and the command line.
+RUNTIME = ["tenon/lib/libtenon_runtime.so"]
 HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "generate.h", "compiler.h", "graph.h", "graph.hpp")}
 ENTRY_POINTS = """\
 [console_scripts]
@@ -83,6 +85,13 @@ def build(folder):
     run("cmake", "--build", folder, "--target", *TARGETS)
 
 
+def foreign_architecture(build_folder):
+    """The processor that a build is for, if it is not x86-64."""
+    cache = (pathlib.Path(build_folder) / "CMakeCache.txt").read_text()
+    found = re.search(r"^CMAKE_SYSTEM_PROCESSOR:\w+=(\w+)$", cache, re.M)
+    return found[1] if found and found[1] != "x86_64" else None
+
+
 def stripped(path):
     """The bytes of a binary without symbols for debuggers."""
     with tempfile.NamedTemporaryFile() as file:
@@ -110,7 +119,9 @@ class Wheel:
 
 def pack(build_folder, output):
     """Writes the wheel into the folder `output`; gives its name."""
-    name = f"tenon-{version()}-py3-none-{PLATFORM}.whl"
+    foreign = foreign_architecture(build_folder)
+    platform = f"{PLATFORM}_{foreign or 'x86_64'}"
+    name = f"tenon-{version()}-py3-none-{platform}.whl"
     os.makedirs(output, exist_ok=True)
     temporary = pathlib.Path(output) / (name + ".part")
     wheel = Wheel(temporary)
@@ -118,14 +129,17 @@ def pack(build_folder, output):
         wheel.add(str(path.relative_to(PACKAGE.parent)), path.read_bytes())
     for place, path in HEADERS.items():
         wheel.add(place, path.read_bytes())
-    for place, path in BINARIES.items():
-        wheel.add(place, stripped(pathlib.Path(build_folder) / path), executable=True)
+    for place in RUNTIME if foreign else BINARIES:
+        path = pathlib.Path(build_folder) / BINARIES[place]
+        # A foreign one was stripped by its linker.
+        wheel.add(place, path.read_bytes() if foreign else stripped(path), executable=True)
     for path in sorted((ROOT / "docs").rglob("*.md")):  # what `tenon help` names
         wheel.add(f"tenon/{path.relative_to(ROOT)}", path.read_bytes())
     info = f"tenon-{version()}.dist-info"
     wheel.add(f"{info}/METADATA", metadata())
-    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")
-    wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
+    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n")
+    if not foreign:
+        wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
     for place, path in {"LICENSE": ROOT / "LICENSE", **notices()}.items():
         wheel.add(f"{info}/licenses/{place}", path.read_bytes())
     wheel.close(f"{info}/RECORD")

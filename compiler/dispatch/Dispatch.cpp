@@ -76,6 +76,9 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   markPackable(block, profile);
   CostModel costs(module, profile);
   Formation formation{Grouping(block), costs, kernelTimes, Refusals()};
+  if (profile.isGpu()) {
+    formExchanges(formation, block);
+  }
   formContractions(formation, block);
   formAttention(formation, block);
   if (profile.isGpu()) {

@@ -27,6 +27,8 @@ struct Formation {
 };
 
 /// One file each. Every one looks at operations that are in no group yet.
+/// On GPUs: sums over ranks take the residual and the norm behind them.
+void formExchanges(Formation &formation, mlir::Block *block);
 void formContractions(Formation &formation, mlir::Block *block);
 void formAttention(Formation &formation, mlir::Block *block);
 void formRows(Formation &formation, mlir::Block *block);

@@ -63,7 +63,8 @@ inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).
 ///
 /// On a GPU the updates and indices of a scatter of few updates in order may be computed by
-/// elementwise and movement ops and reshapes of inputs.
+/// elementwise and movement ops and reshapes of inputs, and a tn.all_reduce may have the tn.add of
+/// a residual and the tn.rms_norm of both behind it.
 inline constexpr llvm::StringLiteral kSingle = "single";
 /// On a GPU: several elementwise regions and single scatters, of which none reads another's
 /// results.

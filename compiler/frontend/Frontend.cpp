@@ -6,6 +6,8 @@
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/frontend/pt2/Pt2.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
+#include "compiler/frontend/tflite/Tflite.h"
+#include "compiler/frontend/tflite/wire/ModelReader.h"
 #include "compiler/frontend/weights/gguf/Gguf.h"
 #include "support/files/MappedFile.h"
 
@@ -16,9 +18,10 @@
 namespace tenon::frontend {
 
 Format formatOf(Bytes beginning) {
-  return pt2::looksLikeArchive(beginning) ? Format::Pt2
-         : gguf::looksLikeGguf(beginning) ? Format::Gguf
-                                          : Format::Onnx;
+  return pt2::looksLikeArchive(beginning)    ? Format::Pt2
+         : gguf::looksLikeGguf(beginning)    ? Format::Gguf
+         : tflite::looksLikeModel(beginning) ? Format::Tflite
+                                             : Format::Onnx;
 }
 
 Result<Format> formatOf(const std::string &path) {
@@ -27,7 +30,7 @@ Result<Format> formatOf(const std::string &path) {
     return Format::Folder;
   }
   TENON_ASSIGN(FileReader file, FileReader::open(path));
-  std::array<std::byte, 4> beginning{};
+  std::array<std::byte, tflite::kIdentifierEnd> beginning{};
   MutableBytes read =
       MutableBytes(beginning).first(std::min<uint64_t>(file.size(), beginning.size()));
   TENON_TRY(file.read(0, read));
@@ -42,6 +45,9 @@ Result<ImportResult> importModel(const std::string &path, const ImportOptions &o
   }
   if (format == Format::Gguf) {
     return language::importGguf(path, options, context, store);
+  }
+  if (format == Format::Tflite) {
+    return tflite::importTflite(path, options, context, store);
   }
   if (format == Format::Folder) {
     return language::importFolder(path, options, context, store);

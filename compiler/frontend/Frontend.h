@@ -7,7 +7,7 @@
 
 namespace tenon::frontend {
 
-enum class Format : uint8_t { Onnx, Pt2, Gguf, Folder };
+enum class Format : uint8_t { Onnx, Pt2, Gguf, Folder, Tflite };
 
 /// By the beginning of a file; what no other frontend knows is for ONNX's reader to refuse.
 Format formatOf(Bytes beginning);

@@ -7,7 +7,8 @@
 
 namespace tenon::pipeline {
 
-Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name) {
+Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name,
+                               bool roundsTwice) {
   CompileOptions upToOptimize = options;
   upToOptimize.stopAfter = Phase::Optimize;
   upToOptimize.output.clear();
@@ -15,7 +16,7 @@ Result<CompiledToC> compileToC(const CompileOptions &options, const std::string 
   CompileHooks hooks;
   hooks.afterPass = [&](std::string_view pass, mlir::ModuleOp module, tn::WeightStore &weights) {
     if (pass == nameOf(Phase::Optimize)) {
-      lowered = codegen::edge::lower(module, weights);
+      lowered = codegen::edge::lower(module, weights, roundsTwice);
     }
     return Status::ok();
   };

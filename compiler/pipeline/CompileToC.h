@@ -18,7 +18,9 @@ struct CompiledToC {
 
 /// `options.output` and what belongs to other targets are not read. What the importer lacks is an
 /// error, TN0301; what has no kernel are the gaps.
-Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name);
+/// `roundsTwice`: results are those of TensorFlow Lite Micro.
+Result<CompiledToC> compileToC(const CompileOptions &options, const std::string &name,
+                               bool roundsTwice);
 
 /// TN0301 with one line a gap.
 Status gapReport(const std::string &model, const std::vector<codegen::edge::Gap> &gaps);

@@ -274,12 +274,14 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       }
       const codegen::RegionStep &step = level.regions[origin.region].steps[origin.step];
       instruction.call = step.call;
+      if (!step.symbol.empty()) {
+        instruction.kernel = kernels.at(step.symbol);
+        instruction.threads = step.threads;
+      }
       if (instruction.kind != engine::InstructionKind::Launch) {
         continue;
       }
-      instruction.kernel = kernels.at(step.symbol);
       instruction.grid = sizes.substitute(step.grid, origin.symbols);
-      instruction.threads = step.threads;
       instruction.canFail = step.canFail;
       instruction.cluster = step.cluster;
       instruction.isDependentLaunch = step.isDependentLaunch;

@@ -104,6 +104,10 @@ private:
     case engine::InstructionKind::Collective:
       os << engine::nameOf(instruction.collective) << ' ' << nameOf(instruction.dtype) << '('
          << format(instruction.sizes) << ')';
+      if (instruction.kernel != engine::kNone) {
+        os << " by " << variant.kernels[instruction.kernel] << " x " << instruction.threads
+           << " threads";
+      }
       break;
     case engine::InstructionKind::Size:
       os << "size " << names[instruction.symbol];

@@ -1,6 +1,6 @@
 // Seconds of an operation on one rank, and of what ranks exchange. A roofline: bytes at the rate of
-// memory or products at their peak, whichever takes longer. What kernels fuse (elementwise
-// operations and movement) costs nothing of its own, nor do launches, which a CUDA graph hides.
+// memory or products at their peak, whichever takes longer, and the start of a kernel. What kernels
+// fuse costs nothing there.
 #pragma once
 
 #include "compiler/shard/Graph.h"
@@ -22,6 +22,9 @@ public:
 
   /// Of one rank.
   double seconds(mlir::Operation *op, const Strategy &strategy) const;
+  /// Of a chain of elementwise operations, by its last one: what it reads and writes. The search
+  /// does not ask for it, as chains are cut like what they read.
+  double loopSeconds(mlir::Operation *op, const Strategy &strategy) const;
   /// What a rank exchanges to have `to` of a value of which it has `from`.
   struct Message {
     std::optional<target::Collective> kind; ///< none: what it has is enough

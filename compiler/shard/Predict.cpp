@@ -29,7 +29,7 @@ public:
       for (auto [operand, state] : llvm::zip_equal(op->getOperands(), strategy.operands)) {
         send(operand, state);
       }
-      double own = costs.seconds(op, strategy);
+      double own = costs.seconds(op, strategy) + costs.loopSeconds(op, strategy);
       prediction.computing[op] = own;
       prediction.seconds += own;
       for (auto [result, state] : llvm::zip_equal(op->getResults(), strategy.results)) {
@@ -126,7 +126,7 @@ RunPrediction predictRun(const Graph &graph, const Plan &plan, const Costs &cost
 }
 
 int64_t weightBytesOf(const Graph &graph, const Plan &plan, const Costs &costs) {
-  // Equal bytes are stored once; of one weight, the whole holds all of its parts.
+  // Equal bytes are stored once; the whole and a rank's part of it are two arrays.
   struct Stored {
     double bytes = 0;
     std::vector<std::pair<State, double>> shares;
@@ -155,7 +155,7 @@ int64_t weightBytesOf(const Graph &graph, const Plan &plan, const Costs &costs) 
     for (const auto &[state, own] : stored.shares) {
       share += own;
     }
-    bytes += stored.bytes * std::min(share, 1.0);
+    bytes += stored.bytes * share;
   }
   return static_cast<int64_t>(bytes);
 }

@@ -12,15 +12,26 @@ struct Row {
   double bytes, seconds;
 };
 
-// All-reduce of bf16 between two H200 over NVLink, in CUDA graphs and without multicast: the faster
-// of the one-shot and the two-shot kernel over symmetric memory of torch 2.11.
-constexpr std::array<Row, 7> kTwoH200 = {{{1024, 6.4e-6},
-                                          {8192, 6.5e-6},
-                                          {16384, 6.7e-6},
-                                          {65536, 7.0e-6},
-                                          {262144, 7.7e-6},
-                                          {1048576, 10.3e-6},
-                                          {16777216, 58.8e-6}}};
+// All-reduce of bf16 between two H200 over NVLink, in CUDA graphs and without multicast, by the
+// kernels of codegen/cuda/collective; the last one by NCCL
+// (docs/measurements/2026-11-28-collectives.md).
+constexpr std::array<Row, 13> kTwoH200 = {{{1024, 1.9e-6},
+                                           {4096, 2.1e-6},
+                                           {16384, 2.1e-6},
+                                           {65536, 2.4e-6},
+                                           {131072, 2.7e-6},
+                                           {262144, 3.5e-6},
+                                           {524288, 4.9e-6},
+                                           {1048576, 9.0e-6},
+                                           {4194304, 18.4e-6},
+                                           {16777216, 54.2e-6},
+                                           {67108864, 218e-6},
+                                           {268435456, 866e-6},
+                                           {1073741824, 3240e-6}}};
+/// What a residual and an RMSNorm take longer in the same kernel, for messages up to 8 KiB and up
+/// to 64 KiB.
+constexpr double kNormedShort = 0.6e-6, kNormed = 1.4e-6;
+constexpr int64_t kNormedShortBytes = 8192;
 constexpr double kShortBytes = 16384;
 
 /// Bytes a second of a part's links in one direction, as vendors print them: NVLink 3 to 5, or PCI
@@ -62,6 +73,11 @@ double Collectives::ofTwo(double bytes) const {
   double slope = (next->seconds - before.seconds) / (next->bytes - before.bytes);
   double table = std::max(before.seconds + slope * (bytes - before.bytes), kTwoH200[0].seconds);
   return first + (table - kTwoH200[0].seconds) * link;
+}
+
+double Collectives::normedSeconds(int64_t bytes, int64_t ranks) const {
+  return seconds(Collective::AllReduce, bytes, ranks) +
+         (bytes <= kNormedShortBytes ? kNormedShort : kNormed);
 }
 
 double Collectives::seconds(Collective kind, int64_t bytes, int64_t ranks) const {

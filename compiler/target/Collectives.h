@@ -20,6 +20,8 @@ public:
   void setShortest(double seconds) { shortest = seconds; }
   /// Of `bytes` on each rank before an all-reduce, and of the whole of an all-gather.
   double seconds(Collective kind, int64_t bytes, int64_t ranks) const;
+  /// Of an all-reduce with a residual and an RMSNorm behind it in one kernel.
+  double normedSeconds(int64_t bytes, int64_t ranks) const;
   /// Whether the table was measured on this part; otherwise it is an estimate by its links.
   bool isMeasured() const { return measured; }
 

@@ -154,7 +154,7 @@ struct UnitRates {
 // over ResNet-50 and BERT-base, AMX 5 times with all that is no product (Xeon, 2 cores). BF16 below
 // its units is taken apart into two numbers of FP32. vdpbf16ps doubles the rate on Zen 4, and
 // takes 1.8 times as long as FP32 on Intel's cores, which are those with FP16 (docs/adr/0024). Of
-// Arm by what the instructions do.
+// Arm by the instructions of products of 64 x 256 x 256.
 constexpr std::array kUnitRates = std::to_array<UnitRates>({
     {engine::Architecture::X86_64, engine::x86::kAvx2, 1.6, 0.8},
     {engine::Architecture::X86_64, engine::x86::kAvxVnni, 3.2, 0},
@@ -165,6 +165,8 @@ constexpr std::array kUnitRates = std::to_array<UnitRates>({
     {engine::Architecture::X86_64, engine::x86::kAmxInt8, 12, 0},
     {engine::Architecture::AArch64, engine::arm::kNeon, 1, 0.8},
     {engine::Architecture::AArch64, engine::arm::kDotProd, 3.2, 0},
+    {engine::Architecture::AArch64, engine::arm::kI8mm, 4.2, 0},
+    {engine::Architecture::AArch64, engine::arm::kBf16, 0, 2.3},
 });
 
 Target cpuRowTarget(const CpuRow &cpu, engine::CpuLevel level) {

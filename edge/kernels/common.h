@@ -7,6 +7,13 @@
 // product / 2^shift, rounded to nearest with halves upwards. The shift is 1 to 62, and the result
 // fits in 32 bits: the compiler has checked that.
 static inline int32_t tn_requantize(int64_t product, int32_t shift) {
+#if defined(TN_ROUND_TWICE) // by 2^31, and what is left with halves away from zero
+  if (shift > 31) {
+    int32_t high = (int32_t)((product + ((int64_t)1 << 30)) >> 31);
+    int32_t mask = (int32_t)(((uint32_t)1 << (shift - 31)) - 1);
+    return (high >> (shift - 31)) + ((high & mask) > (mask >> 1) + (high < 0));
+  }
+#endif
   if (shift > 32) { // the low word has no part in it
     uint64_t half = (uint64_t)((uint32_t)1 << (shift - 33)) << 32;
     return (int32_t)((product + (int64_t)half) >> 32) >> (shift - 32);

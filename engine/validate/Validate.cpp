@@ -294,21 +294,40 @@ private:
     return Status::ok();
   }
 
-  /// Fallback launches follow a call, one after the other.
+  /// Fallback launches follow a call, one after the other; behind a collective with a kernel also
+  /// the collective without one.
   bool standsForCall(size_t index) const {
+    bool isExchanged = false;
     while (plan.instructions[index].isFallback) {
-      if (index == 0 || plan.instructions[index].kind != InstructionKind::Launch) {
+      bool isCollective = plan.instructions[index].kind == InstructionKind::Collective;
+      isExchanged |= isCollective;
+      if (index == 0 ||
+          (!isCollective && plan.instructions[index].kind != InstructionKind::Launch)) {
         return false;
       }
       --index;
     }
-    return plan.instructions[index].kind == InstructionKind::Call;
+    const Instruction &first = plan.instructions[index];
+    return isExchanged ? first.kind == InstructionKind::Collective && first.kernel != kNone
+                       : first.kind == InstructionKind::Call;
+  }
+
+  /// A sum on a GPU that has a fallback.
+  bool isDoneByKernel(size_t index, const Instruction &instruction) const {
+    const Instruction &next = plan.instructions[std::min(index + 1, plan.instructions.size() - 1)];
+    return device != kHost && instruction.kernel < kernelCount && instruction.threads >= 1 &&
+           instruction.threads <= kMaxBlockThreads &&
+           instruction.collective == CollectiveKind::AllReduce &&
+           next.kind == InstructionKind::Collective && next.isFallback;
   }
 
   Status checkCollective(size_t index, const Instruction &instruction) const {
-    if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
-        instruction.sizes.size() != 1) {
-      return instructionError(index, instruction, "a collective needs two buffers and one size");
+    bool hasKernel = instruction.kernel != kNone;
+    if (instruction.buffers.size() != (hasKernel ? 5 : 2) ||
+        instruction.reads != (hasKernel ? 3 : 1) ||
+        instruction.sizes.size() != (hasKernel ? 2 : 1) ||
+        (hasKernel && !isDoneByKernel(index, instruction))) {
+      return instructionError(index, instruction, "a collective of other operands than its kind's");
     }
     bool isSum = instruction.collective == CollectiveKind::AllReduce;
     bool isKnown = static_cast<uint8_t>(instruction.collective) <= kLastCollectiveKind &&

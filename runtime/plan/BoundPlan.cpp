@@ -9,6 +9,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::runtime {
 
@@ -325,6 +326,9 @@ private:
       step.grid = instruction.grid == kNone ? 1 : value(instruction.grid);
       TENON_TRY(checkCopy(instruction));
     } else if (instruction.kind == InstructionKind::Collective) {
+      step.kernel = instruction.kernel;
+      step.threads = instruction.threads;
+      step.grid = 1;
       TENON_TRY(checkCollective(instruction));
     }
     out.steps.push_back(step);
@@ -394,16 +398,26 @@ private:
     bool fits = !__builtin_mul_overflow(value(instruction.sizes[0]),
                                         int64_t(bitWidth(instruction.dtype) / 8), &bytes) &&
                 !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranksOfStage()) : 1, &all);
-    return checkMove(instruction, fits ? bytes : -1, all);
+    fits &= instruction.kernel == kNone || value(instruction.sizes[1]) >= 0;
+    bytes = fits ? bytes : -1;
+    if (instruction.kernel == kNone) {
+      return checkMove(instruction, bytes, all);
+    }
+    // Summand and residual, and what is written of both.
+    for (auto [from, to] : {std::pair(size_t(0), size_t(3)), {0, 4}, {1, 3}, {1, 4}}) {
+      TENON_TRY(checkMove(instruction, bytes, bytes, from, to));
+    }
+    return Status::ok();
   }
 
-  /// Of the first buffer to the second.
-  Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes) const {
-    const PointerSource &from = out.placed[instruction.buffers[0]];
-    const PointerSource &to = out.placed[instruction.buffers[1]];
+  /// Of the first buffer to the second, unless others are named.
+  Status checkMove(const Instruction &instruction, int64_t fromBytes, int64_t toBytes,
+                   size_t fromBuffer = 0, size_t toBuffer = 1) const {
+    const PointerSource &from = out.placed[instruction.buffers[fromBuffer]];
+    const PointerSource &to = out.placed[instruction.buffers[toBuffer]];
     bool inBounds = fromBytes >= 0 &&
-                    fromBytes <= value(plan.buffers[instruction.buffers[0]].size) &&
-                    toBytes <= value(plan.buffers[instruction.buffers[1]].size);
+                    fromBytes <= value(plan.buffers[instruction.buffers[fromBuffer]].size) &&
+                    toBytes <= value(plan.buffers[instruction.buffers[toBuffer]].size);
     if (!inBounds) {
       return sizeError(
           strCat("'", instruction.label, "' copies ", toBytes, " bytes past the end of a buffer"));

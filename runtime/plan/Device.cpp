@@ -49,7 +49,7 @@ RunInfo Executor::info(const BoundPlan &bound) const {
     info.kernels += step.kind == InstructionKind::Launch && step.grid != 0;
     info.calls += step.kind == InstructionKind::Call;
     info.moves += step.kind == InstructionKind::Copy;
-    info.collectives += step.kind == InstructionKind::Collective;
+    info.collectives += step.kind == InstructionKind::Collective && step.grid != 0;
   }
   return info;
 }

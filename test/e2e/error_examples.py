@@ -154,6 +154,7 @@ def files(engine):
         "newer.pt2": damaged_program("writes", lambda entries: entries.update(
             {"writes/models/model.json": entries["writes/models/model.json"].replace(b'"major": 8', b'"major": 9')})),
         "weight.pt2": damaged_program("layers", lambda entries: entries.update({"layers/data/weights/weight_0": bytes(4)})),
+        "cut.tflite": (SOURCE / "test/fuzz/corpus/tflite/stream.tflite").read_bytes()[:-40],
         "cut.gguf": language_files.llama()[:-4000], "old.gguf": language_files.llama(version=1),
         "tensor.gguf": language_files.llama(tensors={"blk.0.attn_k.weight": None}),
         "tokens.gguf": language_files.llama(keys={"tokenizer.ggml.tokens": ["a"] * 260}),
@@ -214,7 +215,7 @@ EXAMPLES = {
     "TN0248": "printf 'caf\\351' | tenon tokenize tiny.gguf", "TN0249": "tenon check tokens.gguf",
     "TN0250": "tenon generate tiny.gguf hi --template tools.jinja --quiet",
     "TN0251": "tenon generate tiny.gguf hi --template system.jinja --quiet",
-    "TN0256": "tenon generate tiny.gguf hi --schema unique.json --quiet",
+    "TN0256": "tenon generate tiny.gguf hi --schema unique.json --quiet", "TN0257": "tenon check cut.tflite",
     "TN0501": "tenon run cut.tenon", "TN0502": "tenon bench notes.txt", "TN0503": "tenon run newer.tenon",
     "TN0504": "tenon inspect longer.tenon", "TN0505": "tenon run header.tenon", "TN0516": "tenon check weights.tenon",
     "TN0518": "tenon run cnn.tenon --isa avx512", "TN0520": "tenon explain fusion record.tenon",

@@ -69,8 +69,8 @@ class Sharding(ToolTest):
                     self.assertTrue({"column", "row"} & set(self.cuts(option).values()))
 
     def test_exported_models(self):
-        """One sum for attention and one for the feed-forward part of each layer, whoever exported the model."""
-        for name, sums in (("bert_base.dynamo", 24), ("bert_base.torchscript", 24), ("t5_encoder.torchscript", 12), ("vit_b16.dynamo", 24)):
+        """One sum for attention and one for the feed-forward part of each layer, whoever exported the model; T5's small heads are gathered, for less than a sum of 256 KiB."""
+        for name, sums in (("bert_base.dynamo", 24), ("bert_base.torchscript", 24), ("t5_encoder.torchscript", 6), ("vit_b16.dynamo", 24)):
             option = self.json("explain", "sharding", SOURCE / f"models/graphs/{name}.onnx", "--tp", "2", "--all-reduce", "0.001us")["options"][0]
             with self.subTest(name):
                 self.assertEqual(sums, sum(each["count"] for each in option["runs"][0]["messages"] if each["kind"] == "all-reduce"))

@@ -24,6 +24,7 @@ int main(void) {{
   static const char digits[] = "0123456789abcdef";
   int8_t *bytes = (int8_t *)memory.arena;
   static char line[2 * {capital}_OUTPUT_BYTES + 2];
+  {begin}
   for (int i = 0; i < {count}; ++i) {{
     for (int k = 0; k < {capital}_INPUT_BYTES; ++k) bytes[{capital}_INPUT_OFFSET + k] = inputs[i][k];
     {name}_run(memory.arena);
@@ -49,7 +50,7 @@ HOST_SAY = "#include <stdio.h>\nstatic void say(const char *text) { fputs(text, 
 
 def write_program(folder, name, inputs, on_board):
     values = ",\n".join("{" + ",".join(map(str, row.ravel())) + "}" for row in inputs)
-    text = PROGRAM.format(name=name, capital=name.upper(), includes="void say(const char *text);" if on_board else HOST_SAY, count=len(inputs), bytes=inputs[0].size, values=values)
+    text = PROGRAM.format(name=name, capital=name.upper(), includes="void say(const char *text);" if on_board else HOST_SAY, begin=f"{name}_reset(memory.arena);" if f"{name}_reset(" in (folder / f"{name}.h").read_text() else "", count=len(inputs), bytes=inputs[0].size, values=values)
     path = folder / ("board.c" if on_board else "host.c")
     path.write_text(text)
     return path

@@ -78,6 +78,16 @@ class Ranks(PagesTest):
                 answer = json.loads(self.tool("generate", engine, PROMPT, "--raw", "--json", "--max-tokens", "4"))["answers"][0]
                 self.assertEqual(4, len(answer["tokens"]))
 
+    def test_sums_on_gpus(self):
+        """The sum in front of each norm but the last, whose rows are asked for, takes residual and norm; unless that is ruled out."""
+        path = self.folder / "llama.gguf"
+        models.write(MODELS["llama_floats"], path)
+        pins = [f"--pin=blk.*.{name}={cut}" for cut, names in (("column", ("attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up")), ("row", ("attn_output", "ffn_down"))) for name in names]
+        for flags, fused in (((), 3), (("--disable-family", "all_reduce_norm"), 0)):
+            self.tool("compile", path, "--target", "cuda:h200", "--precision", "bf16", "--tp", "2", *pins, "-o", self.folder / "gpu.tenon", *flags)
+            regions = json.loads(self.tool("explain", "kernels", self.folder / "gpu.tenon", "--json"))["regions"]
+            self.assertEqual(fused, sum(str(region["kernel"]).startswith("all_reduce_norm") for region in regions))
+
     def test_weights_stay_small(self):
         """Blocks of few bits are cut as they are stored: all ranks together have little more than one."""
         engines = [self.build("llama", "--tp", ranks)[0] and json.loads(self.tool("inspect", self.folder / "llama.tenon", "--json")) for ranks in (1, 2, 4)]

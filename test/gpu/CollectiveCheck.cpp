@@ -222,9 +222,10 @@ Work fused(Pair &pair, int64_t bytes, int64_t width) {
     int64_t rows = bytes / 2 / width;
     void *buffers[] = {rank.from.data(), rank.residual.data(), rank.weight.data(),
                        rank.hidden.data(), rank.to.data()};
-    int64_t threads = std::min<int64_t>(width / 8, 1024);
+    int64_t threads = std::min<int64_t>(width / 8, 256); // as codegen's threadsOf
+    int64_t blocks = rows * (width / 8 / threads);       // and its blocksOfRow
     return pair.group->startKernel(i, rank.kernel(strCat("tenon_all_reduce_norm_bf16_2_", width)),
-                                   buffers, rows, unsigned(std::min<int64_t>(rows, 128)),
+                                   buffers, blocks, unsigned(std::min<int64_t>(blocks, 128)),
                                    unsigned(threads), rank.stream.handle(), true);
   };
 }

@@ -26,7 +26,7 @@ SECTION = "## What it cannot do"
 CLAIMS = [
     (r"AMD's or Intel's GPUs", ["compile --target ~ rocm", "compile --target ~ hip", "compile --target ~ xpu", "page docs/measurements/*amd-gpu*.md"]),
     (r"Windows or macOS", ["page docs/guides/installing.md # Windows", "page docs/guides/installing.md # macOS"]),
-    (r"no Arm machine has been measured", ["page docs/measurements/*arm*.md", "page docs/measurements/*graviton*.md"]),
+    (r"no Arm machine has been measured", ["page docs/measurements/*arm-machine*.md", "page docs/measurements/*graviton*.md"]),
     (r"Train\.", ["verb train", "verb finetune"]),
     (r"Read images in chats", ["page docs/guides/*images*.md", "page docs/guides/serving-language-models.md # Images"]),
     (r"does not batch|neither batches|without batching", ["page docs/guides/serving.md # Batches of requests", "serve --max-batch"]),

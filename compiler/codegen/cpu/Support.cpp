@@ -198,6 +198,7 @@ std::vector<std::string> supportNames() {
   }
   for (int64_t columns : kNarrowColumns) {
     names.push_back(anyRowsSymbol(ProductType::F32, columns));
+    names.push_back(anyRowsSymbol(ProductType::U8S8, columns));
   }
   llvm::append_range(names, lowBitSymbols());
   return names;

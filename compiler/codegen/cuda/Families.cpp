@@ -44,6 +44,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kRowsInRegisters,
       &kRowsInLoops,
       &kColumnsTiled,
+      &kNormedSum,
       &kCollective,
       &kPointwise,
   };

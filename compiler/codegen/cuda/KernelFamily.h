@@ -31,7 +31,7 @@ extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsT
 extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
 // collective/
-extern const KernelFamily kCollective;
+extern const KernelFamily kCollective, kNormedSum;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

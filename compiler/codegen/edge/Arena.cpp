@@ -24,6 +24,10 @@ std::vector<Lifetime> lifetimesOf(const Program &program) {
   for (const Port &port : program.inputs) {
     touch(port.tensor, 0);
   }
+  for (const State &state : program.states) {
+    touch(state.tensor, 0);
+    touch(state.tensor, last);
+  }
   for (size_t i = 0; i < program.calls.size(); ++i) {
     int64_t time = static_cast<int64_t>(i) + 1;
     for (int tensor : program.calls[i].reads) {

@@ -1,5 +1,6 @@
 // What a quantizer reads, by the kind of operation: sums, products, constants beside a tensor, and
 // functions of one 8-bit number as tables.
+#include "compiler/codegen/edge/LiteFunctions.h"
 #include "compiler/codegen/edge/Lowering.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -87,6 +88,13 @@ Lowering::Maybe Lowering::sum(Operation *op, bool isDifference, const Quantizer 
   if (!second) {
     return std::nullopt;
   }
+  if (roundsTwice) {
+    if (isDifference && isSwapped) {
+      return gap(
+          op, "its first operand repeats in its second, which --rounding tflite has no kernel for");
+    }
+    return sumLite(op, *first, *second, *repetition, isDifference, quantizer);
+  }
   double factorA = signA * first->scale / quantizer.scale;
   double factorB = signB * second->scale / quantizer.scale;
   std::optional<FixedPoint> fixed = fixedPoint(std::max(std::abs(factorA), std::abs(factorB)));
@@ -142,6 +150,9 @@ Lowering::Maybe Lowering::product(Operation *op, const Quantizer &quantizer) {
 Lowering::Maybe Lowering::affine(Operation *op, Value variable, ArrayRef<double> factors,
                                  ArrayRef<double> offsets, int32_t inner,
                                  const Quantizer &quantizer) {
+  if (roundsTwice) {
+    return gap(op, "it has a constant operand, which --rounding tflite has no kernel for");
+  }
   View x = *viewOf(variable);
   size_t period = std::max(factors.size(), offsets.size());
   double largest = 0, farthest = 0;
@@ -183,6 +194,9 @@ Lowering::Maybe Lowering::rescaled(Operation *op, const View &x, int64_t count,
     return x.tensor;
   }
   double factor = x.scale / quantizer.scale;
+  if (roundsTwice && isa<tn::ReluOp>(op)) {
+    factor = static_cast<double>(static_cast<float>(factor)); // as a quotient of floats
+  }
   std::optional<FixedPoint> fixed = fixedPoint(factor);
   if (!fixed || factor > 1 << 20) {
     return gap(op, "its operand is far beyond the range of its quantized result");
@@ -321,18 +335,39 @@ private:
   const llvm::DenseMap<Value, View> &views;
 };
 
+bool isHardSwish(const Values &values, const View &view) {
+  return llvm::all_of(llvm::seq(-128, 128), [&](int q) {
+    double x = (q - view.zero) * view.scale;
+    double exact = x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    return std::abs(values[q + 128] - exact) <= 1e-6 * (1 + std::abs(exact));
+  });
+}
+
 } // namespace
 
 Lowering::Maybe Lowering::table(Operation *op, Value value, const Quantizer &quantizer) {
+  if (Maybe made = roundsTwice ? tableLite(op, quantizer) : Maybe()) {
+    return made;
+  }
   Tabulation tabulation(constants, views);
   std::optional<Values> values = tabulation.evaluate(value);
   if (!values || !tabulation.source ||
       llvm::any_of(*values, [](double number) { return std::isnan(number); })) {
     return std::nullopt;
   }
+  // Functions of one operation are the nearest number there too, and hard swish is one of several.
+  bool isComposed = roundsTwice && op->getNumOperands() != 1;
+  const View &x = *tabulation.source;
+  std::optional<LiteTable> hardSwish =
+      isComposed && isHardSwish(*values, x)
+          ? liteHardSwish(x.scale, x.zero, quantizer.scale, quantizer.zero)
+          : std::nullopt;
+  if (isComposed && !hardSwish) {
+    return gap(op, "a function of several operations has no kernel with --rounding tflite");
+  }
   std::vector<int8_t> numbers;
-  for (double number : *values) {
-    int32_t quantized = quantizer.quantized(number);
+  for (auto [i, number] : llvm::enumerate(*values)) {
+    int32_t quantized = hardSwish ? (*hardSwish)[i] : quantizer.quantized(number);
     numbers.push_back(
         static_cast<int8_t>(std::min(quantizer.high, std::max(quantizer.low, quantized))));
   }

@@ -3,8 +3,10 @@
 #include "compiler/codegen/edge/Program.h"
 
 #include "edge/kernels/add.h"
+#include "edge/kernels/add_lite.h"
 #include "edge/kernels/affine.h"
 #include "edge/kernels/average.h"
+#include "edge/kernels/average_lite.h"
 #include "edge/kernels/conv.h"
 #include "edge/kernels/depthwise.h"
 #include "edge/kernels/fill.h"
@@ -12,6 +14,7 @@
 #include "edge/kernels/move.h"
 #include "edge/kernels/mul.h"
 #include "edge/kernels/softmax.h"
+#include "edge/kernels/softmax_lite.h"
 #include "edge/kernels/table.h"
 
 #include <algorithm>
@@ -54,6 +57,12 @@ public:
       return tn_move(shape<tn_move_shape>(), in(0), out());
     case Kernel::Fill:
       return tn_fill(shape<tn_fill_shape>(), out());
+    case Kernel::AddLite:
+      return tn_add_lite(shape<tn_add_lite_shape>(), in(0), in(1), out());
+    case Kernel::AverageLite:
+      return tn_average_lite(shape<tn_average_lite_shape>(), in(0), array<int32_t>(0), out());
+    case Kernel::SoftmaxLite:
+      return tn_softmax_lite(shape<tn_softmax_lite_shape>(), in(0), array<int32_t>(0), out());
     }
   }
 
@@ -97,6 +106,9 @@ std::vector<int8_t> selfTestInput(size_t bytes, uint32_t &state) {
 
 std::vector<uint32_t> layerHashes(const Program &program) {
   std::vector<int8_t> arena(static_cast<size_t>(program.arenaBytes));
+  for (const State &kept : program.states) {
+    std::ranges::copy(kept.initial, arena.begin() + program.tensors[kept.tensor].offset);
+  }
   uint32_t state = kSelfTestSeed;
   for (const Port &port : program.inputs) {
     const Tensor &tensor = program.tensors[port.tensor];

@@ -56,6 +56,18 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, kKernels> kT
         "fill",
 #include "edge/kernels/fill.inc"
     },
+    {
+        "add_lite",
+#include "edge/kernels/add_lite.inc"
+    },
+    {
+        "average_lite",
+#include "edge/kernels/average_lite.inc"
+    },
+    {
+        "softmax_lite",
+#include "edge/kernels/softmax_lite.inc"
+    },
 }};
 
 /// The words between "typedef struct {" and "}" but types and comments.

@@ -5,6 +5,7 @@
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/State.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/text/Text.h"
 #include "llvm/Support/raw_ostream.h"
@@ -31,7 +32,9 @@ bool isFloat(Value value) { return isa<FloatType>(opt::tensorType(value).getElem
 
 } // namespace
 
-Lowered lower(ModuleOp module, tn::WeightStore &weights) { return Lowering(module, weights).run(); }
+Lowered lower(ModuleOp module, tn::WeightStore &weights, bool roundsTwice) {
+  return Lowering(module, weights, roundsTwice).run();
+}
 
 std::optional<View> Lowering::viewOf(Value value) const {
   auto found = views.find(value);
@@ -83,6 +86,7 @@ std::nullopt_t Lowering::gap(Operation *op, std::string why, std::string workaro
 
 Lowered Lowering::run() {
   func::FuncOp main = module.lookupSymbol<func::FuncOp>("main");
+  addStates();
   for (BlockArgument argument : main.getArguments()) {
     if (!opt::tensorType(argument).hasStaticShape()) {
       std::string name = tn::portName(main.getArgAttrDict(argument.getArgNumber()), "input",
@@ -119,6 +123,14 @@ Lowered Lowering::run() {
     visit(&op);
   }
   reportRest();
+  // What is kept is no input.
+  std::vector<Port> inputs;
+  for (auto [argument, port] : llvm::zip_equal(main.getArguments(), result.program.inputs)) {
+    if (!states.contains(argument)) {
+      inputs.push_back(std::move(port));
+    }
+  }
+  result.program.inputs = std::move(inputs);
   return std::move(result);
 }
 
@@ -137,7 +149,7 @@ void Lowering::visit(Operation *op) {
       views[pool.getY()] = {*tensor, x->scale, x->zero};
       lowered.insert(op);
     }
-  } else if (movement(op)) {
+  } else if (visitStateArithmetic(op) || movement(op)) {
     lowered.insert(op);
   }
 }
@@ -269,7 +281,8 @@ void Lowering::visitDequantize(tn::DequantizeOp op) {
   if (!numbers) {
     return;
   }
-  if (BlockArgument argument = dyn_cast<BlockArgument>(op.getX())) {
+  if (BlockArgument argument = dyn_cast<BlockArgument>(op.getX());
+      argument && !states.contains(argument)) {
     lowered.insert(op);
     addInput(argument, op.getY(), *numbers);
     return;
@@ -291,6 +304,10 @@ void Lowering::visitReturn(Operation *op) {
     Value value = operand.get();
     unsigned index = operand.getOperandNumber();
     std::optional<View> view = viewOf(value);
+    if (StringAttr kept = main.getResultAttrOfType<StringAttr>(index, tn::kState)) {
+      keep(op, kept.getValue(), value);
+      continue;
+    }
     if (!view && value.getDefiningOp<tn::SoftmaxOp>()) {
       // Probabilities that no quantizer follows: numbers from 0 to 255/256.
       Quantizer probabilities{1.0 / 256, -128};
@@ -325,7 +342,7 @@ void Lowering::reportRest() {
     }
   }
   for (auto [argument, port] : llvm::zip_equal(main.getArguments(), result.program.inputs)) {
-    if (port.tensor < 0 && result.gaps.empty()) {
+    if (port.tensor < 0 && result.gaps.empty() && !states.contains(argument)) {
       result.gaps.push_back({"Input", port.name,
                              typeText(opt::tensorType(argument).getElementType()),
                              static_cast<int>(opt::tensorType(argument).getRank()),

@@ -14,6 +14,7 @@ struct Lowered {
   std::vector<Gap> gaps;
 };
 
-Lowered lower(mlir::ModuleOp module, tn::WeightStore &weights);
+/// `roundsTwice`: with the roundings of TensorFlow Lite Micro, from whose results none differs.
+Lowered lower(mlir::ModuleOp module, tn::WeightStore &weights, bool roundsTwice);
 
 } // namespace tenon::codegen::edge

@@ -57,8 +57,10 @@ struct Strided {
 
 class Lowering {
 public:
-  Lowering(mlir::ModuleOp lowered, tn::WeightStore &weights)
-      : module(lowered), constants(weights) {}
+  Lowering(mlir::ModuleOp lowered, tn::WeightStore &weights, bool twice)
+      : module(lowered), constants(weights), roundsTwice(twice) {
+    result.program.roundsTwice = twice;
+  }
 
   Lowered run();
 
@@ -70,6 +72,10 @@ private:
   void visitQuantize(tn::QuantizeOp op);
   void visitDequantize(tn::DequantizeOp op);
   void visitReturn(mlir::Operation *op);
+  // State.cpp: what lives from run to run
+  void addStates();
+  bool visitStateArithmetic(mlir::Operation *op);
+  void keep(mlir::Operation *op, llvm::StringRef name, mlir::Value next);
   void addInput(mlir::BlockArgument argument, mlir::Value reader, const View &numbers);
   Maybe quantizedTensor(mlir::Value value, Quantizer quantizer);
   std::optional<View> quantizationOf(mlir::Operation *op, mlir::Value scale, mlir::Value zero,
@@ -97,6 +103,14 @@ private:
   Maybe rescaled(mlir::Operation *op, const View &x, int64_t count, const Quantizer &quantizer);
   Maybe table(mlir::Operation *op, mlir::Value value, const Quantizer &quantizer);
 
+  // Lite.cpp: as TensorFlow Lite Micro rounds
+  Maybe sumLite(mlir::Operation *op, const View &a, const View &b, const Repetition &repetition,
+                bool isDifference, const Quantizer &quantizer);
+  Maybe averageLite(tn::AvgPoolOp op, std::vector<int32_t> shape, const Quantizer &quantizer);
+  Maybe softmaxLite(tn::SoftmaxOp op, const View &x, int64_t columns, const Quantizer &quantizer);
+  /// None without a gap for a function that is the nearest number there too.
+  Maybe tableLite(mlir::Operation *op, const Quantizer &quantizer);
+
   // Windows.cpp
   Maybe average(mlir::Operation *op, mlir::Value x, std::vector<int32_t> shape, double divisor,
                 const Quantizer &quantizer);
@@ -122,9 +136,11 @@ private:
 
   mlir::ModuleOp module;
   opt::Constants constants;
+  bool roundsTwice;
   Lowered result;
   llvm::DenseMap<mlir::Value, View> views;
   llvm::DenseSet<mlir::Operation *> lowered, reported;
+  llvm::DenseMap<mlir::Value, size_t> states; ///< arguments, by their number in the program
 };
 
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {

@@ -82,8 +82,8 @@ std::string arrayText(const Constant &constant) {
 class Printer {
 public:
   Printer(const Program &printed, const std::string &modelName)
-      : program(printed), name(modelName), capital(upper(modelName)), hashes(layerHashes(printed)) {
-  }
+      : program(printed), name(modelName), capital(upper(modelName)),
+        hashes(printed.roundsTwice ? layerHashesTwice(printed) : layerHashes(printed)) {}
 
   std::vector<File> files() const {
     return {{name + ".h", header()},          {name + ".c", code()},
@@ -131,6 +131,11 @@ private:
     addPorts(text, program.outputs, "OUTPUT");
     text += strCat("\n/* From the inputs to the outputs. The inputs are overwritten. */\nvoid ",
                    name, "_run(void *arena);\n");
+    if (!program.states.empty()) {
+      text += strCat("\n/* The arena keeps what a run leaves to the next. This is what the first "
+                     "one finds: call it before. */\nvoid ",
+                     name, "_reset(void *arena);\n");
+    }
     text +=
         strCat("\n/* The same layer by layer, in order from 0. */\n#define ", capital, "_LAYERS ",
                program.calls.size(), "\nvoid ", name, "_layer(void *arena, int layer);\n");
@@ -199,6 +204,7 @@ private:
   std::string kernels() const {
     std::string text = begin("the kernels that it uses.");
     text += strCat("#ifndef ", capital, "_KERNELS_H\n#define ", capital, "_KERNELS_H\n\n",
+                   program.roundsTwice ? "#define TN_ROUND_TWICE\n\n" : "",
                    withoutPreamble(commonKernelText()));
     std::array<bool, kKernels> isUsed{};
     for (const Call &call : program.calls) {
@@ -225,6 +231,28 @@ private:
     return text + at(call.writes) + ");";
   }
 
+  std::string reset() const {
+    if (program.states.empty()) {
+      return "";
+    }
+    std::string arrays, code;
+    for (size_t i = 0; i < program.states.size(); ++i) {
+      const State &state = program.states[i];
+      bool isEven = std::ranges::all_of(
+          state.initial, [&](int8_t number) { return number == state.initial.front(); });
+      std::string number = strCat(static_cast<int>(state.initial.front()));
+      if (!isEven) {
+        Constant constant{"", "int8_t", 1, {state.initial.begin(), state.initial.end()}};
+        arrays += strCat("\nstatic const int8_t state_", i, "[] = {", arrayText(constant), "};\n");
+        number = strCat("state_", i, "[i]");
+      }
+      code += strCat("  for (int32_t i = 0; i < ", state.initial.size(), "; ++i) {\n    bytes[",
+                     program.tensors[state.tensor].offset, " + i] = ", number, ";\n  }\n");
+    }
+    return strCat(arrays, "\nvoid ", name, "_reset(void *arena) {\n  int8_t *bytes = arena;\n",
+                  code, "}\n");
+  }
+
   std::string code() const {
     std::string text = begin("its layers in order.");
     text += strCat("#include \"", name, ".h\"\n#include \"", name, "_kernels.h\"\n#include \"",
@@ -239,6 +267,7 @@ private:
       }
       text += "};\n";
     }
+    text += reset();
     text += strCat("\nvoid ", name, "_layer(void *arena, int layer) {\n  int8_t *bytes = arena;\n",
                    "  switch (layer) {\n");
     for (size_t i = 0; i < program.calls.size(); ++i) {
@@ -276,6 +305,9 @@ private:
                    "\nint ",
                    name, "_selftest(void *arena, int *layer) {\n  uint8_t *bytes = arena;\n",
                    "  uint32_t state = ", kSelfTestSeed, "u;\n");
+    if (!program.states.empty()) {
+      text += strCat("  ", name, "_reset(arena);\n");
+    }
     for (const Port &port : program.inputs) {
       const Tensor &tensor = program.tensors[port.tensor];
       text += strCat("  state = selftest_fill(bytes + ", tensor.offset, ", ", tensor.bytes,

@@ -21,8 +21,11 @@ enum class Kernel : uint8_t {
   Softmax,
   Move,
   Fill,
+  AddLite,
+  AverageLite,
+  SoftmaxLite,
 };
-inline constexpr size_t kKernels = 11;
+inline constexpr size_t kKernels = 14;
 
 /// A kernel of edge/kernels.
 struct KernelInfo {
@@ -70,11 +73,20 @@ struct Port {
   int32_t zero = 0;
 };
 
+/// What lies in the arena from run to run.
+struct State {
+  std::string name;
+  int tensor = -1;
+  std::vector<int8_t> initial; ///< before the first run
+};
+
 struct Program {
   std::vector<Tensor> tensors;
   std::vector<Call> calls;
   std::vector<Port> inputs, outputs;
+  std::vector<State> states;
   int64_t arenaBytes = 0;
+  bool roundsTwice = false;           ///< as TensorFlow Lite Micro does
   std::vector<std::string> peakNodes; ///< of the calls at which most bytes are live, in order
 };
 
@@ -97,6 +109,8 @@ std::vector<int8_t> selfTestInput(size_t bytes, uint32_t &state);
 /// Runs the calls on the host by the same kernels: for each what its output's bytes hash to
 /// (FNV-1a), with the self-test's inputs; 0 where the output is not whole.
 std::vector<uint32_t> layerHashes(const Program &program);
+/// The same where kernels round twice.
+decltype(layerHashes) layerHashesTwice;
 
 /// A file of the folder.
 struct File {

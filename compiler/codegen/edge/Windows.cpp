@@ -60,6 +60,12 @@ Lowering::Maybe Lowering::averagePool(tn::AvgPoolOp op, const Quantizer &quantiz
     return gap(op, "an average over windows of this form has no kernel");
   }
   int32_t counted = op.getCountIncludePad() ? at->kernelH * at->kernelW : 0;
+  if (roundsTwice) {
+    return averageLite(op,
+                       {at->batch, at->inH, at->inW, at->channels, at->outH, at->outW, at->kernelH,
+                        at->kernelW, at->strideH, at->strideW, at->padH, at->padW},
+                       quantizer);
+  }
   return average(op, op.getX(),
                  {at->batch, at->inH, at->inW, at->channels, at->outH, at->outW, at->kernelH,
                   at->kernelW, at->strideH, at->strideW, at->padH, at->padW, counted},
@@ -89,6 +95,15 @@ Lowering::Maybe Lowering::average(Operation *op, Value x, std::vector<int32_t> s
     double factor =
         view.scale / (quantizer.scale * (divisor > 0 ? divisor : static_cast<double>(count)));
     std::optional<FixedPoint> fixed = fixedPoint(factor);
+    if (fixed && roundsTwice && divisor == 0) {
+      // The factor between the scales, divided by the count with all of its bits.
+      fixed = fixedPoint(view.scale / quantizer.scale);
+      int32_t more = fixed ? std::min<int32_t>(llvm::Log2_64(count), 62 - fixed->shift) : 0;
+      if (fixed) {
+        fixed->value = static_cast<int32_t>((int64_t{fixed->value} << more) / count);
+        fixed->shift += more;
+      }
+    }
     if (!fixed || factor * static_cast<double>(count) * 255 > 1 << 30) {
       return gap(op, "its operand is far beyond the range of its quantized result");
     }
@@ -140,6 +155,9 @@ Lowering::Maybe Lowering::softmax(tn::SoftmaxOp op, const Quantizer &quantizer) 
   }
   constexpr int kPointBits = 15;
   int64_t columns = dims[axis];
+  if (roundsTwice) {
+    return softmaxLite(op, *x, columns, quantizer);
+  }
   double inverse = 1 / quantizer.scale;
   int shift = kPointBits;
   auto fits = [&] {

@@ -75,6 +75,9 @@ private:
   Status openLibraryOfGroup();
   CollectiveCall collectiveOf(const BoundPlan &bound, const BoundStep &step) const;
   CollectiveWay wayOf(const CollectiveCall &call) const;
+  /// Whether a collective with a kernel of its own, that also does what follows it, is done by
+  /// that.
+  bool takesNormed(const BoundPlan &bound, const BoundStep &step) const;
   Status takeFailureOfGroup();
   bool isBetweenStages(const BoundStep &step) const;
   Status pass(const BoundPlan &bound, const BoundStep &step, StreamHandle target);

@@ -81,7 +81,8 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
     return executor.pass(bound, step, stream);
   }
   if (step.kind == InstructionKind::Collective) {
-    return executor.startCollective(bound, step, stream, mayStartEarly);
+    return step.grid == 0 ? Status::ok()
+                          : executor.startCollective(bound, step, stream, mayStartEarly);
   }
   int code = step.kind == InstructionKind::Launch ? launch(step, stream, mayStartEarly)
                                                   : copy(step, stream);
@@ -93,12 +94,15 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
 }
 
 void CudaExecutor::PlanPart::skipFallbacks() {
-  bool isServed = false; // the last call, by a library
+  bool isServed = false; // the last call, by a library; the last fused collective, by its kernel
   for (BoundStep &step : bound.steps) {
     if (step.kind == InstructionKind::Call) {
       isServed = calls.contains(step.instruction);
-    } else if (isServed && executor.variant.plan().instructions[step.instruction].isFallback) {
-      step.grid = 0;
+    } else if (executor.variant.plan().instructions[step.instruction].isFallback) {
+      step.grid = isServed ? 0 : step.grid;
+    } else if (step.kind == InstructionKind::Collective && step.kernel != engine::kNone) {
+      isServed = executor.takesNormed(bound, step);
+      step.grid = isServed ? 1 : 0;
     }
   }
 }

@@ -35,7 +35,8 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   void **params(const BoundStep &step) override {
     return arguments.data() + step.firstPointer + step.firstSize + step.firstMap + step.firstStatus;
   }
-  /// Launches that are fallbacks of calls which a library does are left out.
+  /// What is done otherwise is left out: the fallbacks of calls and of fused collectives, or a
+  /// fused collective that its fallbacks do.
   void skipFallbacks();
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();

@@ -69,10 +69,15 @@ CollectiveWay CudaExecutor::wayOf(const CollectiveCall &call) const {
   return isFaster || !hasKernel ? CollectiveWay::Library : way;
 }
 
+bool CudaExecutor::takesNormed(const BoundPlan &bound, const BoundStep &step) const {
+  CollectiveCall call = collectiveOf(bound, step);
+  return call.bytes() <= engine::kNormedBytes && wayOf(call) == CollectiveWay::OneShot;
+}
+
 Status CudaExecutor::prepareCollectives(const BoundPlan &bound) {
   bool needsLibrary = false, likesLibrary = false;
   for (const BoundStep &step : bound.steps) {
-    if (step.kind == InstructionKind::Collective && !isBetweenStages(step)) {
+    if (step.kind == InstructionKind::Collective && step.grid != 0 && !isBetweenStages(step)) {
       CollectiveCall call = collectiveOf(bound, step);
       needsLibrary |= call.count != 0 && wayOf(call) == CollectiveWay::Library;
       likesLibrary |= isLong(call);
@@ -164,12 +169,22 @@ Status CudaExecutor::startCollective(const BoundPlan &bound, const BoundStep &st
                                      StreamHandle target, bool mayStartEarly) {
   CollectiveCall call = collectiveOf(bound, step);
   CollectiveWay way = wayOf(call);
-  FunctionHandle kernel =
-      way == CollectiveWay::Library
-          ? nullptr
-          : variant.module().find(kernelFor(way, call.kind, call.type, group->ranks()));
-  Status status = group->start(place.position, way, kernel, call, target,
-                               mayStartEarly && device->info().capability >= kDependentLaunch);
+  mayStartEarly &= device->info().capability >= kDependentLaunch;
+  Status status;
+  if (step.kernel != engine::kNone) {
+    int64_t blocks = bound.sizes[step.firstSize + 1];
+    status = group->startKernel(
+        place.position, variant.module().kernel(step.kernel),
+        std::span(bound.pointers).subspan(step.firstPointer, step.pointerCount), blocks,
+        static_cast<unsigned>(std::min(blocks, engine::kCollectiveBlocks)), step.threads, target,
+        mayStartEarly);
+  } else {
+    FunctionHandle kernel =
+        way == CollectiveWay::Library
+            ? nullptr
+            : variant.module().find(kernelFor(way, call.kind, call.type, group->ranks()));
+    status = group->start(place.position, way, kernel, call, target, mayStartEarly);
+  }
   const std::string &label = variant.plan().instructions[step.instruction].label;
   return status.isOk() ? std::move(status) : Status(status.prefix(strCat("'", label, "'")));
 }

@@ -408,6 +408,14 @@ TEST(Validate, Collectives) {
        {"a sum of integers", bad, [](Plan &p) { p.instructions[0].dtype = DType::I32; }}});
   std::vector<Weight> weights = {{"w", 96, 0, 2}};
   EXPECT_TRUE(validatePlan(builder.plan, weights, 0).isOk());
+  expectRefused(builder.plan, {{"a kernel of a CPU", bad, [](Plan &p) {
+                                  Instruction &sum = p.instructions[0];
+                                  sum.kernel = 0;
+                                  sum.threads = 32;
+                                  sum.buffers = {0, 0, 2, 1, 1};
+                                  sum.reads = 3;
+                                  sum.sizes.push_back(sum.sizes[0]);
+                                }}});
   weights[0].ranks = 3;
   EXPECT_EQ(ErrorId::EngineBadBuffer, validatePlan(builder.plan, weights, 0).id());
 }

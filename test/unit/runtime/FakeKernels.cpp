@@ -73,38 +73,74 @@ int copyChecked(const KernelCall &call) {
   return kSuccess;
 }
 
-/// tenon_all_reduce_one_f32_2 by its contract: what a rank sends lies in the other's memory, beside
-/// the number of the run. The driver is free for others while one waits.
-int allReduce(const KernelCall &call) {
-  int64_t rank = static_cast<int64_t>(call.arguments[6]);
-  // Each of them lets the other rank's thread go on.
-  int64_t polls = std::min<int64_t>(static_cast<int64_t>(call.arguments[7]), 100000);
-  size_t floats = static_cast<size_t>(call.arguments[5]) * 4;
-  char *own = at<char>(call, 2 + rank), *other = at<char>(call, 3 - rank);
-  uint32_t run = ++*reinterpret_cast<uint32_t *>(own);
-  size_t words = engine::kCollectiveWords + run % 2 * 2 * engine::kOneShotBytes;
+/// What a kernel that adds up over two ranks has behind its own buffers.
+struct Group {
+  char *own, *other; ///< of what both share
+  int32_t *status;
+  int64_t count, rank, polls;
+};
+
+Group groupOf(const KernelCall &call, size_t first) {
+  int64_t rank = static_cast<int64_t>(call.arguments[first + 4]);
+  return {at<char>(call, first + static_cast<size_t>(rank)),
+          at<char>(call, first + 1 - static_cast<size_t>(rank)), at<int32_t>(call, first + 2),
+          static_cast<int64_t>(call.arguments[first + 3]), rank,
+          // Each of them lets the other rank's thread go on.
+          std::min<int64_t>(static_cast<int64_t>(call.arguments[first + 5]), 100000)};
+}
+
+/// Sums of both ranks by the contract: what a rank sends lies in the other's memory, beside the
+/// number of the run. The driver is free for others while one waits.
+void addUp(const Group &group, const float *summands, size_t floats, float *sums) {
+  uint32_t run = ++*reinterpret_cast<uint32_t *>(group.own);
+  bool isShort = floats * sizeof(float) <= size_t(engine::kOneShotBytes);
+  size_t words = isShort ? engine::kCollectiveWords + run % 2 * 2 * engine::kOneShotBytes
+                         : engine::collectiveParts(2) + run % 2 * floats * sizeof(float);
   size_t flag = engine::kCollectiveFlags + run % 2 * sizeof(uint32_t);
-  std::copy_n(at<float>(call, 0), floats, reinterpret_cast<float *>(other + words));
-  std::atomic_ref(*reinterpret_cast<uint32_t *>(other + flag)).store(run);
+  std::copy_n(summands, floats, reinterpret_cast<float *>(group.other + words));
+  std::atomic_ref(*reinterpret_cast<uint32_t *>(group.other + flag)).store(run);
   driver().mutex.unlock();
-  std::atomic_ref sent(*reinterpret_cast<uint32_t *>(own + flag));
-  for (; polls > 0 && sent.load() != run; --polls) {
+  std::atomic_ref sent(*reinterpret_cast<uint32_t *>(group.own + flag));
+  for (int64_t polls = group.polls; polls > 0 && sent.load() != run; --polls) {
     std::this_thread::yield();
   }
   driver().mutex.lock();
   if (sent.load() != run) {
-    *at<int32_t>(call, 4) = static_cast<int32_t>(2 - rank);
+    *group.status = static_cast<int32_t>(2 - group.rank);
   }
   for (size_t i = 0; i < floats; ++i) {
-    at<float>(call, 1)[i] = at<float>(call, 0)[i] + reinterpret_cast<float *>(own + words)[i];
+    sums[i] = summands[i] + reinterpret_cast<float *>(group.own + words)[i];
+  }
+}
+
+/// tenon_all_reduce_one_f32_2 and tenon_all_reduce_two_f32_2.
+int allReduce(const KernelCall &call) {
+  Group group = groupOf(call, 2);
+  addUp(group, at<float>(call, 0), static_cast<size_t>(group.count) * 4, at<float>(call, 1));
+  return kSuccess;
+}
+
+/// Rows of four floats: the sum and a residual, and twice that in place of a norm.
+int normedSum(const KernelCall &call) {
+  Group group = groupOf(call, 5);
+  size_t floats = static_cast<size_t>(group.count) * 4;
+  float *hidden = at<float>(call, 3), *norm = at<float>(call, 4);
+  addUp(group, at<float>(call, 0), floats, hidden);
+  for (size_t i = 0; i < floats; ++i) {
+    hidden[i] += at<float>(call, 1)[i];
+    norm[i] = 2 * hidden[i];
   }
   return kSuccess;
 }
 
-const KernelInfo kKernels[] = {
-    {"test_scale", 2, 3, scale},         {"test_add", 3, 4, add},
-    {"test_reverse", 2, 2, reverse},     {"test_mapped", 2, 3, copyRows, 1},
-    {"test_checked", 2, 4, copyChecked}, {"tenon_all_reduce_one_f32_2", 4, 9, allReduce}};
+const KernelInfo kKernels[] = {{"test_scale", 2, 3, scale},
+                               {"test_add", 3, 4, add},
+                               {"test_reverse", 2, 2, reverse},
+                               {"test_mapped", 2, 3, copyRows, 1},
+                               {"test_checked", 2, 4, copyChecked},
+                               {"tenon_all_reduce_one_f32_2", 4, 9, allReduce},
+                               {"tenon_all_reduce_two_f32_2", 4, 9, allReduce},
+                               {"test_normed_sum", 7, 12, normedSum}};
 
 } // namespace
 

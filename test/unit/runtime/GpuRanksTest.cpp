@@ -1,6 +1,7 @@
 // Engines with ranks and stages on the stand-in of the driver: every rank has a GPU of its own and
 // its own part of the weights, and what a group lacks is said by name.
 
+#include "engine/CollectiveAbi.h"
 #include "runtime/core/RankDevices.h"
 #include "test/unit/runtime/GpuFixture.h"
 
@@ -16,7 +17,10 @@ using engine::ExprId;
 using test::PlanBuilder;
 using test::ramp;
 
-constexpr const char *kKernel = "tenon_all_reduce_one_f32_2";
+/// Behind the kernels of the fixture.
+constexpr const char *kKernels[] = {"tenon_all_reduce_one_f32_2", "tenon_all_reduce_two_f32_2",
+                                    "test_normed_sum"};
+constexpr int64_t kMostFloats = 1 << 18;
 
 /// y = sum over ranks of 2x + w, w another one on each rank, of n floats.
 engine::Plan sumPlan() {
@@ -36,13 +40,46 @@ engine::Plan sumPlan() {
   return builder.plan;
 }
 
+/// y = 2 (x + sum over ranks of 2x) of n floats, n a multiple of 4: by one kernel for a short
+/// message, else by a message and the kernels behind it.
+engine::Plan normedPlan() {
+  PlanBuilder builder;
+  builder.plan.ranks = 2;
+  ExprId n = builder.symbol("n", 1, kMostFloats, 0, 0);
+  ExprId bytes = builder.plan.exprs.mul(n, builder.size(4));
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t w = builder.weight(0, 64 * 4);
+  uint32_t partial = builder.arena(bytes, 0, 2);
+  uint32_t hidden = builder.arena(bytes, 1, 4);
+  test::launchGpu(builder, test::GpuScale, {x}, {partial}, n);
+  builder.collective(engine::CollectiveKind::AllReduce, partial, y, n);
+  engine::Instruction &fused = builder.plan.instructions.back();
+  fused.buffers = {partial, x, w, hidden, y};
+  fused.reads = 3;
+  fused.sizes.push_back(builder.plan.exprs.ceilDiv(n, builder.size(4)));
+  fused.kernel = test::GpuChecked + 3;
+  fused.threads = 128;
+  builder.collective(engine::CollectiveKind::AllReduce, partial, y, n);
+  test::launchGpu(builder, test::GpuAdd, {x, y}, {hidden}, n);
+  test::launchGpu(builder, test::GpuScale, {hidden}, {y}, n);
+  for (size_t i = 2; i < builder.plan.instructions.size(); ++i) {
+    builder.plan.instructions[i].isFallback = true;
+  }
+  builder.finish();
+  return builder.plan;
+}
+
 struct RankEngine : test::GpuEngine {
-  RankEngine() : GpuEngine(sumPlan(), {test::floats("w", both(), 2)}) {
+  explicit RankEngine(const engine::Plan &plan = sumPlan())
+      : GpuEngine(plan, {test::floats("w", both(), 2)}) {
     std::string &code = *codes.back();
-    code.insert(code.size() - 1,
-                std::string(".visible .entry ") + kKernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n");
+    for (const char *kernel : kKernels) {
+      code.insert(code.size() - 1,
+                  std::string(".visible .entry ") + kernel + "(\n.param .u64 x\n)\n{\n  ret;\n}\n");
+      content.variants.back().variant.kernels.push_back(kernel);
+    }
     content.variants.back().code = std::as_bytes(std::span(code));
-    content.variants.back().variant.kernels.push_back(kKernel);
   }
   static std::vector<float> both() {
     std::vector<float> values;
@@ -94,6 +131,27 @@ TEST_F(GpuRanks, EachHasItsGpuAndItsWeights) {
       Status status = runs(**session, count);
       ASSERT_TRUE(status.isOk()) << status.toString();
       EXPECT_EQ(round != 0, (*session)->info().usedGraph) << (*session)->info().graphRefusal;
+    }
+  }
+}
+
+TEST_F(GpuRanks, WhatFollowsASumIsDoneByItsKernelOrByOthers) {
+  std::string path = RankEngine(normedPlan()).writeTemporary("normed.tenon");
+  Result<std::shared_ptr<const Engine>> engine = Engine::open(path, test::gpuOptions());
+  ASSERT_TRUE(engine.isOk()) << engine.status().toString();
+  Result<std::unique_ptr<Session>> session = Session::create(*engine);
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t count : {int64_t(8), engine::kNormedBytes / 4, kMostFloats}) {
+      Result<std::vector<float>> output = test::runOnHost(**session, ramp(count));
+      ASSERT_TRUE(output.isOk()) << output.status().toString();
+      std::vector<float> expected = ramp(count);
+      for (float &value : expected) {
+        value *= 10;
+      }
+      EXPECT_EQ(expected, *output) << count;
+      EXPECT_EQ(count == kMostFloats ? 3 : 1, (*session)->info().kernels) << count;
+      EXPECT_EQ(1, (*session)->info().collectives) << count;
     }
   }
 }

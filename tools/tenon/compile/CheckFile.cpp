@@ -94,7 +94,7 @@ Status addBoard(const CheckRequest &request, ModelInfo &info, CheckReport &repor
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model"));
+  TENON_ASSIGN(pipeline::CompiledToC compiled, pipeline::compileToC(options, "model", false));
   int64_t opset = 0;
   for (const ModelOpset &each : info.opsets) {
     opset = each.domain.empty() ? each.version : opset;

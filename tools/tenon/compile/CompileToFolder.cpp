@@ -106,7 +106,8 @@ Result<CompiledFolder> compileToFolder(CompileRequest &request, const BoardReque
   CompiledFolder result;
   result.folder = options.output.empty() ? identifier : options.output;
   TENON_TRY(checkOutputFolder(result.folder));
-  TENON_ASSIGN(result.compiled, pipeline::compileToC(options, identifier));
+  TENON_ASSIGN(result.compiled,
+               pipeline::compileToC(options, identifier, board.rounding != kRoundings.front()));
   if (!result.compiled.gaps.empty()) {
     return pipeline::gapReport(options.model, result.compiled.gaps);
   }

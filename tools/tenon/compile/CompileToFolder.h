@@ -19,11 +19,15 @@ struct CompiledFolder {
   pipeline::CompiledToC compiled;
 };
 
+/// How results of layers are rounded: once, or as TensorFlow Lite Micro does.
+const std::vector<std::string> kRoundings = {"once", "tflite"};
+
 /// What only `--target c` is asked.
 struct BoardRequest {
   std::string name;   ///< begins the names in C; empty for that of the model's file
   uint64_t ram = 0;   ///< the arena has at most so many bytes; 0 for no limit
   uint64_t flash = 0; ///< the same for the constants
+  std::string rounding = "once";
 
   bool operator==(const BoardRequest &) const = default;
 };

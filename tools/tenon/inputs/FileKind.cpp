@@ -45,7 +45,7 @@ constexpr Signature kSignatures[] = {
      "ELF"sv,
      {FileKind::Other, "a program or library (ELF)"}},
     {0, "\x89HDF\r\n\x1a\n"sv, {FileKind::Other, "an HDF5 file, as Keras writes"}},
-    {4, "TFL3"sv, {FileKind::Other, "a TensorFlow Lite model"}},
+    {4, "TFL3"sv, {FileKind::Model, "a TensorFlow Lite model"}},
     {0, "GGUF"sv, {FileKind::Model, "a GGUF model"}},
     {0, "%PDF"sv, {FileKind::Other, "a PDF document"}},
     {0, "GIF8"sv, {FileKind::Other, "a GIF picture"}},
@@ -158,7 +158,8 @@ Result<FileContent> contentOf(const std::string &path) {
 
 Result<bool> isModel(const std::string &path, Takes takes) {
   TENON_ASSIGN(FileContent content, contentOf(path));
-  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir") || path.ends_with(".pt2");
+  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir") ||
+                      path.ends_with(".pt2") || path.ends_with(".tflite");
   FileKind kind = content.kind;
   if (kind == FileKind::Npz && path.ends_with(".pt2")) {
     kind = FileKind::Model; // what is left of a damaged program
@@ -183,12 +184,12 @@ Result<bool> isModel(const std::string &path, Takes takes) {
   }
   if (takes == Takes::Model || isNamedModel) {
     return refuse(
-        path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2)", content.what,
+        path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2, .tflite)", content.what,
         kind == FileKind::Engine
             ? "give the model that the engine was compiled from"
             : "give a file written by torch.export.save, torch.onnx.export or another exporter");
   }
-  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine or a model (ONNX, .pt2)",
+  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine or a model (ONNX, .pt2, .tflite)",
                 content.what, "give an engine from tenon compile, or a model");
 }
 

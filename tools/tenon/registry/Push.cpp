@@ -108,7 +108,8 @@ RegistryTask declareRegistryPush(CLI::App &command) {
   command.add_option("NAME", flags->name, "The object that gets a new version")->required();
   command
       .add_option("FILE", flags->paths,
-                  "A model (ONNX, .pt2), an engine, a data set (npz), a report or a tuning record; "
+                  "A model (ONNX, .pt2, .tflite), an engine, a data set (npz), a report or a "
+                  "tuning record; "
                   "or a folder or several files, which form one version")
       ->required();
   command.add_option("--main", flags->main,

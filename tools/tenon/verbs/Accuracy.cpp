@@ -35,9 +35,10 @@ Status accuracy(AccuracyFlags &flags, Terminal &terminal) {
 Action declareAccuracy(CLI::App &command) {
   std::shared_ptr<AccuracyFlags> flags = std::make_shared<AccuracyFlags>();
   command
-      .add_option("MODEL", flags->request.models,
-                  "Engines, or models (ONNX, .pt2) to compile first; the others are compared with "
-                  "the first")
+      .add_option(
+          "MODEL", flags->request.models,
+          "Engines, or models (ONNX, .pt2, .tflite) to compile first; the others are compared with "
+          "the first")
       ->required();
   command
       .add_option("--data", flags->request.data,

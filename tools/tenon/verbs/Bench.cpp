@@ -75,7 +75,7 @@ Action declareBench(CLI::App &command) {
   std::shared_ptr<BenchFlags> flags = std::make_shared<BenchFlags>();
   command
       .add_option("MODEL", flags->request.open.path,
-                  "An engine, or a model (ONNX, .pt2) to compile first")
+                  "An engine, or a model (ONNX, .pt2, .tflite) to compile first")
       ->required();
   command.add_option("--ab", flags->request.other,
                      "A second engine or model, measured alternately");

@@ -13,7 +13,8 @@ namespace tenon::tool {
 
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckRequest> request = std::make_shared<CheckRequest>();
-  command.add_option("FILE", request->path, "A model (ONNX, .pt2) or an engine")->required();
+  command.add_option("FILE", request->path, "A model (ONNX, .pt2, .tflite) or an engine")
+      ->required();
   command
       .add_option("--target", request->targets,
                   "Check for this target, as for compile (c: for boards)")

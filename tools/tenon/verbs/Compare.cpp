@@ -63,7 +63,7 @@ Action declareCompare(CLI::App &command) {
   std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
   command
       .add_option("A", flags->request.a,
-                  "An engine, a model (ONNX, .pt2) to interpret, or compiled:MODEL")
+                  "An engine, a model (ONNX, .pt2, .tflite) to interpret, or compiled:MODEL")
       ->required();
   command.add_option("B", flags->request.b, "The same, as the reference for A")->required();
   command.add_flag(

@@ -148,7 +148,8 @@ Status compile(CompileRequest &request, const BoardRequest &board, double budget
     return compileForBoard(request, board, terminal);
   }
   if (!(board == BoardRequest())) {
-    return Status::error(ErrorId::BadArgument, "--name, --ram and --flash are for --target c",
+    return Status::error(ErrorId::BadArgument,
+                         "--name, --ram, --flash and --rounding are for --target c",
                          "leave them out");
   }
   TENON_ASSIGN(pipeline::CompileSummary result, compileToFile(request));
@@ -172,7 +173,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<double> budget = std::make_shared<double>(0); // seconds; 0 for no tuning
   pipeline::CompileOptions &request = flags->options;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
+  command.add_option("MODEL", request.model, "The model (ONNX, .pt2 of torch.export, .tflite)")
       ->required();
   addOutput(command, request.output,
             "Where to write the engine; by default the model's name with .tenon. With --target c "
@@ -185,6 +186,9 @@ Action declareCompile(CLI::App &command) {
            "For --target c: refuse a larger arena (64KiB)");
   addBytes(command, "--flash", {1, kMostOfBoard}, board->flash,
            "For --target c: refuse more bytes of constants (256KiB)");
+  addChoice(command, "--rounding", board->rounding, kRoundings,
+            "For --target c: round each result once, or as TensorFlow Lite Micro does, whose bytes "
+            "the results then are");
   declareTargetFlags(command, flags->target);
   CLI::Option *target = command.get_option("--target");
   target->description(target->get_description() +

@@ -9,6 +9,7 @@
 #include "tools/tenon/explain/ActivationCost.h"
 #include "tools/tenon/explain/Sharding.h"
 #include "tools/tenon/inputs/Units.h"
+#include "tools/tenon/target/DeviceProfile.h"
 #include "tools/tenon/target/Target.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,7 @@ constexpr const char *kSharding = "sharding";
 struct ExplainFlags {
   ExplainRequest request;
   ShardingRequest sharding;
-  std::string target = "cuda:h200", allReduce;
+  std::string target = "cuda:h200", profile, allReduce;
   bool all = false;
 };
 
@@ -34,6 +35,9 @@ Status explainSharding(ExplainFlags &flags, Terminal &terminal) {
   request.model = flags.request.engine;
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.request.shapes));
   TENON_ASSIGN(Targets targets, parseTargets({flags.target}));
+  if (!flags.profile.empty()) {
+    TENON_TRY(applyProfile(flags.profile, targets));
+  }
   request.target = targets.gpus.empty() ? targets.cpu : targets.gpus.front();
   if (!flags.allReduce.empty()) {
     std::optional<double> milliseconds = numberWithUnit(flags.allReduce, kTimes);
@@ -71,6 +75,7 @@ std::vector<CLI::Option *> declareShardingFlags(CLI::App &command, ExplainFlags 
                       "for any text (repeat for more)")
           ->allow_extra_args(false),
       command.add_option("--target", flags.target, "The GPU, as for compile; cuda:h200 by default"),
+      command.add_option("--device-profile", flags.profile, "Rates of the GPU, as for compile"),
       command
           .add_option("--precision", flags.sharding.precision,
                       "Type of activations and caches; by default 16 bits if most weights have 16")

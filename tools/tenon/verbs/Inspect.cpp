@@ -43,7 +43,8 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
 
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
-  command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2) or an engine")->required();
+  command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2, .tflite) or an engine")
+      ->required();
   addChoice(command, "--format", flags->request.format, kInspectFormats,
             "Output format: html is a page for a browser, onnx a graph for ONNX viewers");
   addOutput(command, flags->request.output, "Output file; stdout by default");

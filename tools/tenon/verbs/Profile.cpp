@@ -85,7 +85,9 @@ Status runProfile(ProfileFlags &flags, Terminal &terminal) {
 
 Action declareProfile(CLI::App &command) {
   std::shared_ptr<ProfileFlags> flags = std::make_shared<ProfileFlags>();
-  command.add_option("MODEL", flags->path, "An engine, or a model (ONNX, .pt2) to compile first")
+  command
+      .add_option("MODEL", flags->path,
+                  "An engine, or a model (ONNX, .pt2, .tflite) to compile first")
       ->required();
   addNumber(
       command, "--top", {1, kMaxRows},

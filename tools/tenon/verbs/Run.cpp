@@ -199,7 +199,8 @@ Status run(RunFlags &flags, Terminal &terminal) {
 Action declareRun(CLI::App &command) {
   std::shared_ptr<RunFlags> flags = std::make_shared<RunFlags>();
   command
-      .add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
+      .add_option("MODEL", flags->open.path,
+                  "An engine, or a model (ONNX, .pt2, .tflite) to compile first")
       ->required();
   addOutput(command, flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);

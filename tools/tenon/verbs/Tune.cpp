@@ -56,7 +56,7 @@ Action declareTune(CLI::App &command) {
   pipeline::CompileOptions &compile = flags->request.compile;
   compile.threads = usableCpus();
   flags->target.targets = {"cpu:native"};
-  command.add_option("MODEL", compile.model, "The model (ONNX, or .pt2 of torch.export)")
+  command.add_option("MODEL", compile.model, "The model (ONNX, .pt2 of torch.export, .tflite)")
       ->required();
   addOutput(command, compile.output,
             "Where to write the tuned engine; without it, only the store is updated");

@@ -29,7 +29,7 @@ struct TensorMapArgument {
 };
 
 /// What ranks do together (engine/Plan.h); its step has one buffer to read, one to write, and the
-/// number of elements that are read.
+/// number of elements that are read, or a kernel and its buffers and sizes.
 struct CollectiveStep {
   engine::CollectiveKind kind = engine::CollectiveKind::AllReduce;
   DType dtype = DType::F32;
@@ -64,7 +64,7 @@ struct RegionStep {
   /// Each element of the only result is written once, and inputs with the result's dims that only
   /// elementwise operations read are read at that place and before: it may lie over one of them.
   bool mayOverwriteInputs = false;
-  /// Launches behind a call: they do the same where no library can (engine/Plan.h).
+  /// Behind a call or a collective with a kernel: they do the same (engine/Plan.h).
   bool isFallback = false;
   /// Launches on a GPU: the kernel can fail and takes the place for its status behind all else.
   bool canFail = false;

@@ -4,6 +4,7 @@
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
+#include "compiler/codegen/cpu/gemm/ArmProduct.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -39,7 +40,9 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
   std::optional<int64_t> width =
       copiesLines ? std::optional(stripWidth) : tn::constantDim(g.width.in);
   bool isOnTiles = multipliesOnTiles(level, type);
-  copiesPatches = isOnTiles && !g.isPointwise() && g.joinsKernelLine() && lineWords() < kFewWords &&
+  isArm = hasArmProduct(level, type) && type != ProductType::F32;
+  copiesPatches = (isOnTiles || isArm) && !g.isPointwise() && g.joinsKernelLine() &&
+                  lineWords() < kFewWords &&
                   mostLines * linePixels * (patchWords() + kStridePad) * 4 <= kMaxPatchBytes;
   if (copiesPatches) {
     joinsLine = true;
@@ -188,9 +191,19 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
     callProduct(inner, kernel.function(),
                 {inner.pointer(pixels ? pixels : input, begin), stride, panel,
                  inner.constant(kPanel), sums.pointer, sums.stride, inner.constant(depth), rows,
-                 Value(), type});
+                 Value(), type, usedColumns(inner, number)});
   };
   return writer->write(math, first, rows, columns, products, lines);
+}
+
+/// Columns of a panel that hold channels; null where all are computed.
+Value ConvLowering::usedColumns(const IndexMath &math, Value panel) const {
+  if (!isArm || type != ProductType::U8S8 || g.groupOutChannels() % kPanel == 0) {
+    return Value();
+  }
+  return g.groupOutChannels() < kPanel
+             ? math.constant(g.groupOutChannels())
+             : math.sub(math.constant(g.groupOutChannels()), math.mul(panel, kPanel));
 }
 
 Type ConvLowering::wordType() const {

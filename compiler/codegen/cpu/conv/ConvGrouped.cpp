@@ -49,23 +49,24 @@ constexpr int64_t kMaxProduct = 255 * 128, kMaxExact = int64_t(1) << 24;
 /// Output pixels for which laying out a weight, which each thread does, is little work.
 constexpr int64_t kManyPixels = 1024;
 
-/// Pixels whose sums stay in registers: half of these, for operands need some too.
-int64_t mostPixels(engine::CpuLevel level, int64_t lanes) {
+/// Pixels whose sums stay in registers: half of these, for operands need some too. Those of 16 bits
+/// need twelve.
+int64_t mostPixels(engine::CpuLevel level, int64_t lanes, bool sumsIntegers) {
   int64_t registers = floatLanes(level) == 8 ? 16 : 32;
   int64_t perVector = std::max<int64_t>(1, lanes / floatLanes(level));
-  return std::min<int64_t>(8, registers / 2 / perVector);
+  return std::min<int64_t>(8, (sumsIntegers ? registers - 12 : registers / 2) / perVector);
 }
 
-/// The largest block of pixels that leaves the fewest sums of a line to be computed twice.
-int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most) {
+/// The largest block of pixels that leaves the fewest sums of a line to be computed twice, of those
+/// that hide the latency of a sum.
+int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most, int64_t hiding) {
   if (!line) {
     return most;
   }
   auto computed = [&](int64_t pixels) { return llvm::divideCeil(*line, pixels) * pixels; };
   int64_t best = 1;
   for (int64_t pixels = 1; pixels <= std::min(most, *line); ++pixels) {
-    // Four pixels and more hide the latency of a sum.
-    bool isBetter = pixels <= 4 || computed(pixels) <= computed(best);
+    bool isBetter = pixels <= hiding || computed(pixels) <= computed(best);
     best = isBetter ? pixels : best;
   }
   return best;
@@ -77,11 +78,15 @@ GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp 
                          engine::CpuLevel level, int64_t tileRows)
     : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
       lanes(*lanesOf(conv)), spansGroups(g.groups > 1 && g.groupOutChannels() < lanes) {
-  f32 = kernel.builder.getF32Type();
-  vector = VectorType::get(lanes, f32);
+  bool sumsIntegers = productType(conv) == ProductType::U8S8 &&
+                      engine::rowOf(level).architecture != engine::Architecture::X86_64;
+  sum = sumsIntegers ? Type(kernel.builder.getI32Type()) : kernel.builder.getF32Type();
+  factor = sumsIntegers ? Type(kernel.builder.getI16Type()) : sum;
+  vector = VectorType::get(lanes, sum);
   std::optional<int64_t> width =
       tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
-  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes));
+  // Four sums do; of integers a vector has as many registers.
+  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes, sumsIntegers), sumsIntegers ? 1 : 4);
   element = storageType(getElementTypeOrSelf(conv.getX().getType()));
   // Channels that the last vector reads beyond those of its pixel are masked.
   isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);
@@ -99,7 +104,7 @@ GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first
     own = copiesAll ? math.add(math.mul(math.sub(first, lane), elements), lane) : lane;
   }
   Value from = wide ? wide : weights ? weights : panelCopy;
-  Channels channels{inputs, math.pointer(from, own), Value()};
+  Channels channels{inputs, weightAt(math, math.pointer(from, math.constant(0)), own), Value()};
   if (isMasked) {
     Value left = math.sub(math.constant(g.channels), inputs);
     Value count = math.min(left, math.constant(inputLanes()));
@@ -109,7 +114,7 @@ GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first
   return channels;
 }
 
-/// The weights of some vectors of output channels from `first` on as f32.
+/// The weights of some vectors of output channels from `first` on, as they are multiplied.
 void GroupedConv::widenWeights(const IndexMath &math, Value first, Value vectors) {
   int64_t elements = g.taps() * g.groupChannels();
   Value from = stored(math, math.pointer(weights, math.constant(0)), math.mul(first, elements));
@@ -118,9 +123,11 @@ void GroupedConv::widenWeights(const IndexMath &math, Value first, Value vectors
             Value at = inner.mul(number, lanes);
             Value bytes = LLVM::LoadOp::create(inner.builder, inner.location, storedAs(vector),
                                                stored(inner, from, at), /*alignment=*/1);
-            LLVM::StoreOp::create(inner.builder, inner.location,
-                                  widened(inner, vector, bytes, /*isSigned=*/true),
-                                  inner.pointer(wide, at), /*alignment=*/4);
+            Value to = weightAt(inner, inner.pointer(wide, inner.constant(0)), at);
+            LLVM::StoreOp::create(
+                inner.builder, inner.location,
+                widened(inner, VectorType::get(lanes, factor), bytes, /*isSigned=*/true), to,
+                factor.getIntOrFloatBitWidth() / 8);
           });
 }
 
@@ -190,10 +197,11 @@ LogicalResult GroupedConv::lower() {
   IndexMath math(kernel.builder, kernel.location);
   input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
   weights = packedBuffer(kernel, conv.getWeight());
-  Type sums = element.isInteger(8) ? Type(math.builder.getI32Type()) : f32;
+  Type sums = element.isInteger(8) ? Type(math.builder.getI32Type()) : sum;
   writer.emplace(kernel, epilogue, mostLines * linePixels, sums);
   if (isWidened()) {
-    wide = allocate(kernel, {math.constant(g.taps() * g.groupChannels()), math.constant(kPanel)});
+    wide = allocate(kernel, {math.constant(g.taps() * g.groupChannels()), math.constant(kPanel)},
+                    factor);
   }
   if (g.width.isPadded()) {
     Value buffer = allocate(kernel, {math.constant(std::max(lanes, g.groupChannels()))});

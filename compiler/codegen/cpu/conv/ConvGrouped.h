@@ -1,5 +1,6 @@
 // Convolutions of few channels a group: the lowering that ConvGrouped.cpp and GroupedSums.cpp
-// define. Bytes are multiplied as f32, in which their sums are exact, and so is bf16.
+// define. Bytes are multiplied as f32 on x86, in which their sums are exact, and elsewhere as 16
+// bits into sums of 32; bf16 is widened to f32.
 #pragma once
 
 #include "compiler/codegen/cpu/gemm/ConvTiles.h"
@@ -54,7 +55,11 @@ private:
   Channels channelsOf(const IndexMath &math, mlir::Value firstChannel) const;
   void widenWeights(const IndexMath &math, mlir::Value first, mlir::Value vectors);
   mlir::Value load(const IndexMath &math, mlir::Type type, mlir::Value address) const;
-  bool isWidened() const { return element != f32; }
+  mlir::Value loadWeight(const IndexMath &math, mlir::Value address) const;
+  mlir::Value weightAt(const IndexMath &math, mlir::Value base, mlir::Value elements) const;
+  mlir::Value multiplyAdd(const IndexMath &math, mlir::Value x, mlir::Value weight,
+                          mlir::Value added) const;
+  bool isWidened() const { return element != sum; }
   mlir::Type storedAs(mlir::Type type) const;
   mlir::Value widened(const IndexMath &math, mlir::Type type, mlir::Value x, bool isSigned) const;
   mlir::Value loadInput(const IndexMath &math, mlir::Type type, mlir::Value address,
@@ -70,11 +75,12 @@ private:
   bool isMasked;
   mlir::Type element; ///< of what is read: f32, or bf16 or bytes, which are widened
   int64_t blockPixels;
-  mlir::Type f32;
-  mlir::VectorType vector;
+  mlir::Type sum;          ///< f32 or i32
+  mlir::Type factor;       ///< of weights as they are multiplied: f32, or i16 for sums of i32
+  mlir::VectorType vector; ///< of sums
   mlir::Value input;
   mlir::Value weights;   ///< packed at compile time, or null
-  mlir::Value wide;      ///< scratch for a panel of these as f32, of others
+  mlir::Value wide;      ///< scratch for a panel of these as `factor`, of others
   mlir::Value panelCopy; ///< scratch for the weights of a panel or of all, or null
   bool copiesAll = false;
   int64_t tapStride, channelStride; ///< of a vector's weights, in elements

@@ -42,6 +42,7 @@ private:
   mlir::LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
   void buildProducts(const IndexMath &math, const Sums &sums, const Part &part, mlir::Value group,
                      mlir::Value panel);
+  mlir::Value usedColumns(const IndexMath &math, mlir::Value panel) const;
   void buildTap(const IndexMath &math, const Sums &sums, const Reads &reads, const Tap &tap);
   /// Words under a line of the kernel, and under all of it.
   int64_t lineWords() const { return g.width.kernel * g.channels; }
@@ -70,9 +71,10 @@ private:
   int64_t pixelStride; ///< words from one pixel to the next of what products read
   bool joinsLine;      ///< the taps of a kernel line are multiplied together
   bool copiesLines;    ///< to the strip
-  /// All words under the kernel are copied side by side, pixel by pixel, for tiles to multiply in
-  /// one product: where a kernel line fills few steps.
+  /// All words under the kernel are copied side by side, pixel by pixel, for tiles or
+  /// Arm's kernels to multiply in one product: where a kernel line fills few steps.
   bool copiesPatches = false;
+  bool isArm; ///< words are multiplied by the kernels of ArmProduct.h
   /// Rows of the sums from one output line to the next. More than a line has: lines meet a kernel
   /// line in one product, together with what lies between them, as tiles want full.
   int64_t sumsPitch;

@@ -21,9 +21,31 @@ Value GroupedConv::load(const IndexMath &math, Type type, Value address) const {
   return LLVM::LoadOp::create(math.builder, math.location, type, address, /*alignment=*/4);
 }
 
-/// What lies in memory for a scalar or vector of f32.
+/// What lies in memory for a scalar or vector of sums.
 Type GroupedConv::storedAs(Type type) const {
-  return type == f32 ? element : VectorType::get(lanes, element);
+  return type == sum ? element : VectorType::get(lanes, element);
+}
+
+/// The address so many weights, as they are multiplied, behind another.
+Value GroupedConv::weightAt(const IndexMath &math, Value base, Value elements) const {
+  return LLVM::GEPOp::create(math.builder, math.location, base.getType(), factor, base,
+                             ArrayRef<LLVM::GEPArg>{math.toI64(elements)});
+}
+
+Value GroupedConv::loadWeight(const IndexMath &math, Value address) const {
+  Value weight = LLVM::LoadOp::create(math.builder, math.location, VectorType::get(lanes, factor),
+                                      address, factor.getIntOrFloatBitWidth() / 8);
+  return factor == sum
+             ? weight
+             : arith::ExtSIOp::create(math.builder, math.location, vector, weight).getResult();
+}
+
+Value GroupedConv::multiplyAdd(const IndexMath &math, Value x, Value weight, Value added) const {
+  if (isa<FloatType>(sum)) {
+    return vector::FMAOp::create(math.builder, math.location, x, weight, added);
+  }
+  Value product = arith::MulIOp::create(math.builder, math.location, x, weight);
+  return arith::AddIOp::create(math.builder, math.location, added, product);
 }
 
 Value GroupedConv::widened(const IndexMath &math, Type type, Value x, bool isSigned) const {
@@ -34,11 +56,15 @@ Value GroupedConv::widened(const IndexMath &math, Type type, Value x, bool isSig
   if (isa<FloatType>(element)) {
     return arith::ExtFOp::create(builder, math.location, type, x);
   }
+  if (!isa<FloatType>(sum)) {
+    return isSigned ? arith::ExtSIOp::create(builder, math.location, type, x).getResult()
+                    : arith::ExtUIOp::create(builder, math.location, type, x).getResult();
+  }
   return isSigned ? arith::SIToFPOp::create(builder, math.location, type, x).getResult()
                   : arith::UIToFPOp::create(builder, math.location, type, x).getResult();
 }
 
-/// Input channels as f32; zeros where the mask, if there is one, is off.
+/// Input channels as sums are; zeros where the mask, if there is one, is off.
 Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Value mask) const {
   OpBuilder &builder = math.builder;
   Type from = storedAs(type);
@@ -55,7 +81,7 @@ Value GroupedConv::loadInput(const IndexMath &math, Type type, Value address, Va
 
 /// The address of an element of the input, or of packed weights, so many behind another.
 Value GroupedConv::stored(const IndexMath &math, Value base, Value elements) const {
-  return LLVM::GEPOp::create(math.builder, math.location, base.getType(), storedAs(f32), base,
+  return LLVM::GEPOp::create(math.builder, math.location, base.getType(), storedAs(sum), base,
                              ArrayRef<LLVM::GEPArg>{math.toI64(elements)});
 }
 
@@ -82,9 +108,9 @@ GroupedConv::Vectors GroupedConv::addChannel(const IndexMath &math, const Taps &
                                              Vectors sums) {
   OpBuilder &builder = math.builder;
   Vectors weight;
-  Value start = math.offset(taps.weights, math.mul(channel, channelStride));
+  Value start = weightAt(math, taps.weights, math.mul(channel, channelStride));
   for (int64_t tap = 0; tap < taps.count; ++tap) {
-    weight.push_back(load(math, vector, math.offset(start, math.constant(tap * tapStride))));
+    weight.push_back(loadWeight(math, weightAt(math, start, math.constant(tap * tapStride))));
   }
   SmallVector<int64_t> pattern;
   for (int64_t i = 0; i < lanes; ++i) {
@@ -95,18 +121,18 @@ GroupedConv::Vectors GroupedConv::addChannel(const IndexMath &math, const Taps &
     if (!spansGroups) {
       x = vector::BroadcastOp::create(
           builder, math.location, vector,
-          loadInput(math, f32, stored(math, pointer, channel), /*mask=*/Value()));
+          loadInput(math, sum, stored(math, pointer, channel), /*mask=*/Value()));
     } else {
       x = loadInput(math, vector, pointer, channels.mask);
     }
     if (spansGroups && g.groupOutChannels() > 1) {
       x = vector::ShuffleOp::create(builder, math.location, x, x, pattern);
     }
-    for (auto [pixel, sum] : llvm::enumerate(sums)) {
+    for (auto [pixel, added] : llvm::enumerate(sums)) {
       int64_t distance = column - static_cast<int64_t>(pixel) * g.width.stride;
       int64_t tap = distance / g.width.dilation;
       if (distance >= 0 && distance % g.width.dilation == 0 && tap < taps.count) {
-        sum = vector::FMAOp::create(builder, math.location, x, weight[tap], sum);
+        added = multiplyAdd(math, x, weight[tap], added);
       }
     }
   }
@@ -194,20 +220,20 @@ void GroupedConv::buildBlock(const IndexMath &math, const Pixels &pixels, int64_
       Value kernelLine = b.add(b.mul(d, g.height.kernel), h);
       return loop(b, b.constant(0), steps, middle, [&](const IndexMath &c, Value w, Vectors inner) {
         Value tap = c.add(c.mul(kernelLine, g.width.kernel), w);
-        Value weight = c.offset(channels.weights, c.mul(tap, tapStride));
+        Value weight = weightAt(c, channels.weights, c.mul(tap, tapStride));
         Taps taps{c.mul(line, size(c, g.width.in)), inputOf(c, g.width, pixels.first, w), weight,
                   isUnrolled ? g.width.kernel : 1};
         return addTaps(c, taps, channels, inner);
       });
     });
   });
-  for (auto [pixel, sum] : llvm::enumerate(state)) {
-    if (element.isInteger(8)) {
+  for (auto [pixel, result] : llvm::enumerate(state)) {
+    if (element.isInteger(8) && isa<FloatType>(sum)) {
       VectorType integers = VectorType::get(lanes, math.builder.getI32Type());
-      sum = arith::FPToSIOp::create(math.builder, math.location, integers, sum);
+      result = arith::FPToSIOp::create(math.builder, math.location, integers, result);
     }
     Value to = math.offset(sums, math.mul(stride, pixel));
-    LLVM::StoreOp::create(math.builder, math.location, sum, to, /*alignment=*/4);
+    LLVM::StoreOp::create(math.builder, math.location, result, to, /*alignment=*/4);
   }
 }
 

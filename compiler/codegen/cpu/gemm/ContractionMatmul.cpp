@@ -156,7 +156,9 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
   std::optional<int64_t> constantColumns = tn::constantDim(n);
   bool isWhole = constantColumns && *constantColumns % kPanel == 0;
   bool isOnePanel = constantColumns && *constantColumns <= kPanel;
-  Value used = isWhole ? Value() : isOnePanel ? columns : math.sub(columns, firstColumn);
+  Value used = isWhole || type != ProductType::F32 ? Value()
+               : isOnePanel                        ? columns
+                                                   : math.sub(columns, firstColumn);
   return writer.write(math, firstRow, range.count, {math.constant(0), point.panel, n},
                       [&](const IndexMath &inner, const Sums &sums) {
                         callProduct(inner, kernel.function(),

@@ -58,7 +58,9 @@ bool DotStep::isOneInstruction(engine::CpuLevel level, ProductType type) {
   case ProductType::U8S8:
     return (features & byteFeatures(row.architecture)) != 0;
   case ProductType::BF16:
-    return isX86(level) && (features & engine::x86::kBf16) != 0;
+    return (features & (isX86(level)                                 ? engine::x86::kBf16
+                        : isOf(level, engine::Architecture::AArch64) ? engine::arm::kBf16
+                                                                     : 0)) != 0;
   }
   llvm_unreachable("a type of the table");
 }
@@ -196,9 +198,10 @@ Value DotStep::multiplyAddFloats(Value a, Value b, Value sum) const {
   VectorType elements = VectorType::get(2 * lanes, builder.getBF16Type());
   Value left = vector::BitCastOp::create(builder, location, elements, a);
   Value right = vector::BitCastOp::create(builder, location, elements, b);
-  StringRef intrinsic = lanes == 16  ? "llvm.x86.avx512bf16.dpbf16ps.512"
-                        : lanes == 8 ? "llvm.x86.avx512bf16.dpbf16ps.256"
-                                     : "llvm.x86.avx512bf16.dpbf16ps.128";
+  StringRef intrinsic = !isX86(level) ? "llvm.aarch64.neon.bfdot"
+                        : lanes == 16 ? "llvm.x86.avx512bf16.dpbf16ps.512"
+                        : lanes == 8  ? "llvm.x86.avx512bf16.dpbf16ps.256"
+                                      : "llvm.x86.avx512bf16.dpbf16ps.128";
   return call(intrinsic, sum.getType(), {sum, left, right});
 }
 

@@ -1,10 +1,13 @@
 // Builds the product micro-kernels: a loop over k whose body multiplies one row of a B panel with
 // one element of each row of A, all of C in registers. Relies on the backend keeping iter_args in
-// registers.
+// registers. One file: the kernels of vector registers and the function of any number of rows that
+// chooses among these and those of other units.
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
+#include "compiler/codegen/cpu/gemm/ArmProduct.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/PanelPacking.h"
+#include "compiler/codegen/cpu/gemm/ScalableProduct.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,18 +26,31 @@ namespace {
 /// the same block of C.
 bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; }
 
+/// RISC-V's vectors are groups of four registers: eight of 16 lanes, an instruction each, also
+/// where registers are longer than the 128 bits of the level.
+bool hasGroups(engine::CpuLevel level) {
+  return engine::rowOf(level).architecture == engine::Architecture::RiscV64;
+}
+int64_t productLanes(engine::CpuLevel level) { return hasGroups(level) ? 16 : floatLanes(level); }
+
 } // namespace
 
 int64_t maxRows(engine::CpuLevel level, ProductType type) {
   if (multipliesOnTiles(level, type)) {
     return kMinTileRows - 1;
   }
+  if (hasArmProduct(level, type)) {
+    return mostArmRows(level, type);
+  }
+  if (hasGroups(level)) {
+    // One holds words of B, and two or four what they are taken apart into.
+    return type == ProductType::U8S8 ? 3 : type == ProductType::BF16 ? 4 : 6;
+  }
   if (!DotStep::isOneInstruction(level, type)) {
     // Two registers for each of a row and of a vector of B, and one more for a mask.
     return hasWideRegisters(level) ? 10 : 4;
   }
-  // One for a row of zeros.
-  return (hasWideRegisters(level) ? 14 : 6) - DotStep::takesLess128(level, type);
+  return hasWideRegisters(level) ? 14 : 6;
 }
 
 std::string anyRowsSymbol(ProductType type, int64_t columns) {
@@ -66,10 +82,12 @@ constexpr int64_t kDepthBlock = 128;
 /// lanes a panel is eight vectors, of which each takes more than one register where it is taken
 /// apart or summed for a row of zeros.
 int64_t vectorsPerPart(engine::CpuLevel level, ProductType type, int64_t rows, int64_t columns) {
+  if (hasGroups(level)) {
+    return 1;
+  }
   int64_t whole = columns / std::min(columns, floatLanes(level));
   int64_t most = kPanel / 2 / floatLanes(level);
-  bool isTight = floatLanes(level) <= 4 &&
-                 (!DotStep::isOneInstruction(level, type) || DotStep::takesLess128(level, type));
+  bool isTight = floatLanes(level) <= 4 && !DotStep::isOneInstruction(level, type);
   return !hasWideRegisters(level) && rows > (isTight ? 1 : 2) ? std::min(whole, most) : whole;
 }
 
@@ -80,7 +98,7 @@ public:
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), type(type),
         columns(columns), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
         element(sumsFloats(type) ? Type(builder.getF32Type()) : Type(builder.getI32Type())),
-        vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
+        vector(VectorType::get(std::min(columns, productLanes(level)), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
     Type i64 = builder.getI64Type();
@@ -106,8 +124,10 @@ public:
   }
 
   /// The function of any number of rows, of that name: blocks of the depth, and within each all
-  /// rows.
-  void buildAnyRows(StringRef name) {
+  /// rows. It calls kernels of at most `mostRows` with `suffix` behind their names.
+  void buildAnyRows(StringRef name, int64_t mostRows, StringRef suffix = "") {
+    most = mostRows;
+    kernelSuffix = suffix;
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
@@ -145,18 +165,31 @@ private:
   void buildRowBlocks(ValueRange arguments) {
     Type i64 = builder.getI64Type();
     Value total = arguments[7];
-    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level, type)));
+    // Blocks of whole pairs, where rows are multiplied by pairs.
+    int64_t unit = multipliesByPairs(level, type) ? 2 : 1;
+    Value units = arith::CeilDivSIOp::create(builder, loc, total, constant(unit));
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, units, constant(most / unit));
     Fetching fetching = fetchingOf(arguments, blocks);
     scf::ForOp::create(
         builder, loc, constant(0), blocks, constant(1),
         ValueRange{arguments[0], arguments[4], fetching.first},
         [&](OpBuilder &, Location, Value block, ValueRange state) {
-          Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
-          Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
+          Value smaller = arith::DivUIOp::create(builder, loc, units, blocks);
+          Value rest = arith::RemUIOp::create(builder, loc, units, blocks);
           Value isLarger =
               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
           Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
           Value count = arith::AddIOp::create(builder, loc, smaller, more);
+          if (unit > 1) {
+            // The last block has what is left, for a last row may be without a second.
+            Value before = arith::AddIOp::create(
+                builder, loc, arith::MulIOp::create(builder, loc, smaller, block),
+                arith::MinSIOp::create(builder, loc, block, rest));
+            Value left = arith::SubIOp::create(
+                builder, loc, total, arith::MulIOp::create(builder, loc, before, constant(unit)));
+            count = arith::MinSIOp::create(
+                builder, loc, arith::MulIOp::create(builder, loc, count, constant(unit)), left);
+          }
           callKernel(arguments, {state[0], state[1], count, state[2], fetching.step});
           Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, arguments[1]));
           Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, arguments[5]));
@@ -194,7 +227,6 @@ private:
 
   /// Calls the kernel for a block of rows (accumulating if argument 8 is not 0).
   void callKernel(ValueRange arguments, const RowBlock &block) {
-    int64_t most = maxRows(level, type);
     Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
     Value number = arith::AddIOp::create(builder, loc, block.rows, accumulates);
     Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
@@ -207,7 +239,8 @@ private:
       bool accumulate = number > most;
       func::CallOp::create(
           builder, loc,
-          productSymbol(accumulate ? number - most : number, accumulate, type, columns),
+          productSymbol(accumulate ? number - most : number, accumulate, type, columns) +
+              kernelSuffix.str(),
           TypeRange(),
           ValueRange{block.a, arguments[1], arguments[2], arguments[3], block.c, arguments[5],
                      arguments[6], block.next, block.step});
@@ -236,8 +269,6 @@ private:
     Value start = offset(c, arith::MulIOp::create(builder, loc, ldc, constant(row)));
     return offset(start, lanes(column));
   }
-  /// With a row of zeros behind them where multiplyAdd needs it.
-  int64_t summedRows() const { return rows + DotStep::takesLess128(level, type); }
   Value aElement(ArrayRef<Value> groups, int64_t row) {
     Value base = groups[row / kRowGroup];
     switch (row % kRowGroup) {
@@ -261,8 +292,8 @@ private:
     }
     size_t groupCount = state.size();
     state.append({b, next});
-    zeros = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
-    for (int64_t row = 0; row < summedRows(); ++row) {
+    Value zeros = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+    for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
         state.push_back(zeros);
       }
@@ -275,9 +306,6 @@ private:
       for (int64_t column = 0; column < vectors; ++column) {
         Value address = cAddress(c, row, column);
         Value sum = sums[row * vectors + column];
-        if (summedRows() > rows) {
-          sum = arith::SubIOp::create(builder, loc, sum, sums[rows * vectors + column]);
-        }
         if (accumulate) {
           Value before = load(vector, address);
           sum = sumsFloats(type) ? Value(arith::AddFOp::create(builder, loc, before, sum))
@@ -304,8 +332,8 @@ private:
     for (int64_t column = 0; column < vectors; ++column) {
       bRow.push_back(step.ofB(load(vector, offset(b, lanes(column)))));
     }
-    for (int64_t row = 0; row < summedRows(); ++row) {
-      DotStep::Factor factor = step.ofA(row < rows ? aElement(groups, row) : zeros);
+    for (int64_t row = 0; row < rows; ++row) {
+      DotStep::Factor factor = step.ofA(aElement(groups, row));
       for (int64_t column = 0; column < vectors; ++column) {
         Value sum = args[groupCount + 2 + row * vectors + column];
         next.push_back(step.multiplyAdd(factor, bRow[column], sum));
@@ -323,7 +351,8 @@ private:
   Type element;
   VectorType vector;
   int64_t rows = 0, vectors = 0;
-  Value zeros;
+  int64_t most = 0;       ///< rows of a kernel that buildAnyRows calls
+  StringRef kernelSuffix; ///< behind the kernels' names
   Value lda, lda3, ldb, ldc, k, fetchStep;
 };
 
@@ -340,7 +369,11 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   }
   int64_t columns = kPanel;
   for (int64_t narrow : kNarrowColumns) {
-    columns = name == anyRowsSymbol(ProductType::F32, narrow) ? narrow : columns;
+    for (ProductType other : {ProductType::F32, ProductType::U8S8}) {
+      bool isIt = name == anyRowsSymbol(other, narrow);
+      type = isIt ? other : type;
+      columns = isIt ? narrow : columns;
+    }
   }
   if (buildPanelPacking(*module, level, name)) {
     return module;
@@ -352,15 +385,30 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   }
   ProductBuilder builder(*module, level, type, columns);
   for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
-    builder.build(rows, /*accumulate=*/false);
-    builder.build(rows, /*accumulate=*/true);
+    for (bool accumulate : {false, true}) {
+      if (hasArmProduct(level, type)) {
+        buildArmProduct(*module, level, type, rows, accumulate, columns);
+      } else {
+        builder.build(rows, accumulate);
+      }
+    }
   }
+  int64_t most = maxRows(level, type);
   if (isOnTiles) {
     std::string fewRows = (name + "_few").str();
-    builder.buildAnyRows(fewRows);
+    builder.buildAnyRows(fewRows, most);
     buildTileProduct(*module, type, name, fewRows);
+  } else if (hasScalableProduct(level, type)) {
+    for (int64_t rows = 1; rows <= kMaxScalableRows; ++rows) {
+      buildScalableProduct(*module, type, rows, /*accumulate=*/false, columns);
+      buildScalableProduct(*module, type, rows, /*accumulate=*/true, columns);
+    }
+    std::string scalable = (name + kScalable).str(), fixed = (name + "_fixed").str();
+    builder.buildAnyRows(fixed, most);
+    builder.buildAnyRows(scalable, kMaxScalableRows, kScalable);
+    buildByLength(*module, name, scalable, fixed);
   } else {
-    builder.buildAnyRows(name);
+    builder.buildAnyRows(name, most);
   }
   if (name == invariantSymbol(type) && name != anyRowsSymbol(type)) {
     // The object of anyRowsSymbol has kernels of the same names.

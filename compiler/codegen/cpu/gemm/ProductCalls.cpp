@@ -23,7 +23,8 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
                 {product.a, in.toI64(product.lda), product.b, in.toI64(product.ldb), product.c,
                  in.toI64(product.ldc), in.toI64(product.k), in.toI64(product.rows), accumulate});
   };
-  if (!product.columns || product.type != ProductType::F32) {
+  bool isNarrowed = product.type == ProductType::F32 || product.type == ProductType::U8S8;
+  if (!product.columns || !isNarrowed) {
     return call(math, kPanel);
   }
   std::optional<int64_t> known = getConstantIntValue(product.columns);

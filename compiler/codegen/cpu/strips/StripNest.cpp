@@ -7,6 +7,7 @@
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -26,6 +27,12 @@ constexpr int64_t kUnrolledTaps = 32;
 constexpr int64_t kStripsDown = 8;
 constexpr int64_t kStripsDownOfMany = 2;
 constexpr size_t kFewOps = 5;
+/// Lanes of bytes in a register of 128 bits, and ops whose values of so many bytes'
+/// lanes fit 32 registers.
+constexpr int64_t kBytesLanes = 16;
+constexpr size_t kShortOps = 40;
+/// Strips that are written out one behind the other.
+constexpr int64_t kWritten = 4;
 
 /// Sizes of the loops, from the first operand dim that a loop indexes alone.
 FailureOr<SmallVector<Value>> loopSizes(linalg::GenericOp op, OpBuilder &builder) {
@@ -206,6 +213,14 @@ Value StripNest::isInterior(ArrayRef<unsigned> taps, Value active) {
 
 /// A loop over whole strips, several at a time.
 void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
+  std::optional<int64_t> first = getConstantIntValue(from), end = getConstantIntValue(to);
+  if (hasShortRegisters && strips == 1 && first && end && *end - *first <= kWritten * lanes) {
+    // So few strips that counting them would cost a third of a copy.
+    for (int64_t at = *first; at < *end; at += lanes) {
+      buildParallelStrips(constant(at), 1, Value());
+    }
+    return;
+  }
   scf::ForOp loop = scf::ForOp::create(builder, location, from, to, constant(strips * lanes));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
@@ -213,8 +228,10 @@ void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
   hoistUniform(loop);
 }
 
-/// Lanes that fill a vector where no value of the body has more than 16 bits. Indices and
-/// divisions, which are of wider floats, leave `lanes`.
+/// Lanes that fill a vector where no value of the body has more than 16 bits. Of 32 bits, where
+/// registers are of 128, several registers of a short body: bytes then are loaded, packed and
+/// stored by whole registers, and the loop costs less an element. Indices and divisions, which are
+/// of wider floats, leave `lanes`.
 int64_t StripNest::lanesOfNarrow() {
   unsigned widest = 8;
   auto note = [&](Type type) {
@@ -227,7 +244,12 @@ int64_t StripNest::lanesOfNarrow() {
       return lanes;
     }
   }
-  return widest <= 16 ? lanes * 32 / widest : lanes;
+  bool isShort = hasShortRegisters && op.getBody()->getOperations().size() <= kShortOps &&
+                 llvm::none_of(*op.getBody(), [](Operation &operation) {
+                   return isa<math::MathDialect>(operation.getDialect()) &&
+                          !isa<math::RoundEvenOp, math::FmaOp, math::AbsFOp>(operation);
+                 });
+  return widest <= 16 ? lanes * 32 / widest : widest == 32 && isShort ? kBytesLanes : lanes;
 }
 
 /// Whole strips, then what is left under a mask.
@@ -249,7 +271,11 @@ void StripNest::buildStrips() {
       start = groups;
     }
   }
-  int64_t wide = reductions.empty() && !gainsInterior ? lanesOfNarrow() : lanes;
+  bool mayWiden = reductions.empty() && (hasShortRegisters || !gainsInterior);
+  int64_t wide = mayWiden ? lanesOfNarrow() : lanes;
+  while (hasShortRegisters && constantSize && wide > *constantSize && wide > lanes) {
+    wide /= 2;
+  }
   if (wide > lanes && (!constantSize || *constantSize >= wide)) {
     int64_t narrow = std::exchange(lanes, wide);
     start = floorTo(wide);

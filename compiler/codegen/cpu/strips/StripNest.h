@@ -8,10 +8,14 @@
 
 namespace tenon::codegen::cpu {
 
+/// Lanes of f32 in a register of 128 bits.
+inline constexpr int64_t kShortLanes = 4;
+
 class StripNest {
 public:
   StripNest(mlir::linalg::GenericOp op, int64_t lanes)
-      : op(op), lanes(lanes), builder(op), location(op.getLoc()) {}
+      : op(op), lanes(lanes), hasShortRegisters(lanes == kShortLanes), builder(op),
+        location(op.getLoc()) {}
 
   mlir::LogicalResult build();
 
@@ -47,6 +51,7 @@ private:
 
   mlir::linalg::GenericOp op;
   int64_t lanes;
+  bool hasShortRegisters; ///< of 128 bits, of which there are 32
   mlir::OpBuilder builder;
   mlir::Location location;
   llvm::SmallVector<mlir::Value> sizes;

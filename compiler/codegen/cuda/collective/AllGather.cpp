@@ -36,7 +36,8 @@ void emitAllGather(RegionBuilder &region, const AllGatherKernel &kernel) {
   });
   forVectors([&](const ThreadBuilder &b, Value i) {
     exchange.forOthers(b, [&](const ThreadBuilder &o, int64_t from) {
-      exchange.store(o, exchange.output(0), placeOf(o, o.i64(from), i), exchange.take(o, i, from));
+      exchange.store(o, exchange.output(0), placeOf(o, o.i64(from), i),
+                     exchange.take(o, i, from).front());
     });
   });
   exchange.end(t);

@@ -48,7 +48,7 @@ void emitOneShot(Exchange &exchange, const ThreadBuilder &t, int64_t threads) {
   });
   forVectors(t, first, exchange.count, stride, 1, [&](const ThreadBuilder &b, ArrayRef<Value> at) {
     Value own = exchange.load(b, exchange.input(0), at[0]);
-    Values sums = exchange.receive(b, at[0], own);
+    Values sums = exchange.receive(b, at, own).front();
     exchange.store(b, exchange.output(0), at[0], exchange.toVector(b, sums));
   });
 }

@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/collective/Exchange.h"
 
 #include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/gemm/SlicedGemm.h"
 #include "support/text/Text.h"
 
 #include <algorithm>
@@ -14,8 +15,6 @@ namespace tenon::codegen::cuda {
 namespace {
 
 using Values = ThreadBuilder::Values;
-
-constexpr int64_t kMaxThreads = 1024;
 
 int64_t vectorsOf(const AllReduceNormKernel &kernel) {
   return kernel.width * bitWidth(kernel.type) / 8 / engine::kCollectiveVector;
@@ -47,82 +46,104 @@ struct RowKernel {
   Value memory;
   Values weights; ///< of the thread's columns
 
+  bool isAlone() const { return kernel.ranks == 1; }
+  /// Behind an all-reduce, its sums lie where their norm will.
+  Value summands() const { return isAlone() ? exchange.output(1) : exchange.input(0); }
+  Value residual() const { return exchange.input(isAlone() ? 0 : 1); }
+  Value weight() const { return exchange.input(isAlone() ? 1 : 2); }
   int64_t each() const { return (vectors + threads - 1) / threads; }
-  /// The thread's column of vectors number k, and whether the row has it.
-  Value column(const ThreadBuilder &t, int64_t k) const {
-    return t.add(t.toI64(t.thread()), t.i64(k * threads));
-  }
-  /// `body` gives values of type `types` for column k; `empty` where the row has none.
-  Values at(const ThreadBuilder &t, int64_t k, ThreadBuilder::Branch body,
-            ThreadBuilder::Branch empty) const {
-    if ((k + 1) * threads <= vectors) {
-      return body(t);
+  /// The thread's column of vectors number k, in the row also where the row has none, and whether
+  /// it has (null: always).
+  Value column(const ThreadBuilder &t, int64_t k, Value &isInside) const {
+    Value column = t.add(t.toI64(t.thread()), t.i64(k * threads));
+    if ((k + 1) * threads > vectors) {
+      isInside = t.isLess(column, t.i64(vectors));
+      column = t.min(column, t.i64(vectors - 1));
     }
-    return t.choose(t.isLess(column(t, k), t.i64(vectors)), body, empty);
+    return column;
   }
-  Values zeros(const ThreadBuilder &t) const { return Values(exchange.lanes(), t.f32(0)); }
+  /// Whether the thread's block writes its column of vectors number k (null: always).
+  Value isOwn(const ThreadBuilder &t, int64_t k, Value part, Value isInside) const {
+    Value isPart = part && each() > 1 ? t.isEqual(part, t.i64(k)) : Value();
+    return isPart && isInside ? t.bitAnd(isPart, isInside) : isPart ? isPart : isInside;
+  }
+  static void when(const ThreadBuilder &t, Value condition,
+                   llvm::function_ref<void(const ThreadBuilder &)> body) {
+    condition ? t.when(condition, body) : body(t);
+  }
 
-  void run(const ThreadBuilder &t, Value row) const;
+  SmallVector<Values> sums(const ThreadBuilder &t, ArrayRef<Value> numbers, Value first,
+                           Value part) const;
+  void run(const ThreadBuilder &t, Value row, Value part) const;
 };
 
-void RowKernel::run(const ThreadBuilder &t, Value row) const {
-  Value first = t.mul(row, vectors);
-  SmallVector<Values> own, hidden;
-  auto nothing = [](const ThreadBuilder &) { return Values{}; };
-  for (int64_t k = 0; k < each(); ++k) {
-    Value number = t.add(first, column(t, k));
-    at(
-        t, k,
-        [&](const ThreadBuilder &b) {
-          exchange.send(b, number, exchange.load(b, exchange.input(0), number));
-          return Values{};
-        },
-        nothing);
+/// Of all ranks, for the vectors of these numbers; f32 as they are after rounding. The block sends
+/// its part of the row that begins with vector `first`.
+SmallVector<Values> RowKernel::sums(const ThreadBuilder &t, ArrayRef<Value> numbers, Value first,
+                                    Value part) const {
+  Values own;
+  if (!isAlone()) {
+    Value column = t.add(t.mul(part, threads), t.toI64(t.thread()));
+    t.when(t.isLess(column, t.i64(vectors)), [&](const ThreadBuilder &b) {
+      Value number = b.add(first, column);
+      exchange.send(b, number, exchange.load(b, summands(), number));
+    });
   }
+  for (Value number : numbers) {
+    own.push_back(exchange.load(t, summands(), number));
+  }
+  if (isAlone()) {
+    return llvm::map_to_vector(own, [&](Value vector) { return exchange.toFloats(t, vector); });
+  }
+  return exchange.receive(t, numbers, own);
+}
+
+/// A block receives the whole row, whose squares it adds up, and writes its part of it (null: all).
+void RowKernel::run(const ThreadBuilder &t, Value row, Value part) const {
+  Value first = t.mul(row, vectors);
+  Values numbers, isInside(each()), residuals;
+  for (int64_t k = 0; k < each(); ++k) {
+    numbers.push_back(t.add(first, column(t, k, isInside[k])));
+  }
+  for (Value number : numbers) {
+    residuals.push_back(exchange.load(t, residual(), number));
+  }
+  SmallVector<Values> hidden = sums(t, numbers, first, part);
   Value squares = t.f32(0);
   for (int64_t k = 0; k < each(); ++k) {
-    Value number = t.add(first, column(t, k));
-    hidden.push_back(at(
-        t, k,
-        [&](const ThreadBuilder &b) {
-          Value residual = exchange.load(b, exchange.input(1), number);
-          Values sums = exchange.receive(b, number, exchange.load(b, exchange.input(0), number));
-          for (auto [sum, add] : llvm::zip_equal(sums, exchange.toFloats(b, residual))) {
-            sum = exchange.rounded(b, b.addF(add, sum));
-          }
-          exchange.store(b, exchange.output(0), number, exchange.toVector(b, sums));
-          return sums;
-        },
-        [&](const ThreadBuilder &b) { return zeros(b); }));
-    for (Value value : hidden.back()) {
+    for (auto [sum, add] : llvm::zip_equal(hidden[k], exchange.toFloats(t, residuals[k]))) {
+      sum = exchange.rounded(t, t.addF(add, sum));
+    }
+    when(t, isOwn(t, k, part, isInside[k]), [&](const ThreadBuilder &b) {
+      exchange.store(b, exchange.output(0), numbers[k], exchange.toVector(b, hidden[k]));
+    });
+    for (Value &value : hidden[k]) {
+      value = isInside[k] ? t.select(isInside[k], value, t.f32(0)) : value;
       squares = t.fma(value, value, squares);
     }
   }
-  Value mean = t.mulF(sumOfBlock(frame, t, squares, memory, threads / kWarp),
-                      t.f32(1.0 / double(kernel.width)));
-  Value scale =
-      t.intrinsic("llvm.nvvm.rsqrt.approx.f", t.f32Type(), {t.addF(mean, t.f32(kernel.epsilon))});
+  Value mean = t.fma(sumOfBlock(frame, t, squares, memory, threads / kWarp),
+                     t.f32(1.0 / double(kernel.width)), t.f32(kernel.epsilon));
+  Value scale = t.intrinsic("llvm.nvvm.rsqrt.approx.f", t.f32Type(), {mean});
   for (int64_t k = 0; k < each(); ++k) {
-    at(
-        t, k,
-        [&](const ThreadBuilder &b) {
-          Values normal;
-          for (auto [value, weight] :
-               llvm::zip_equal(hidden[k], exchange.toFloats(b, weights[k]))) {
-            normal.push_back(b.mulF(b.mulF(value, scale), weight));
-          }
-          exchange.store(b, exchange.output(1), b.add(first, column(b, k)),
-                         exchange.toVector(b, normal));
-          return Values{};
-        },
-        nothing);
+    when(t, isOwn(t, k, part, isInside[k]), [&](const ThreadBuilder &b) {
+      Values normal;
+      for (auto [value, weight] : llvm::zip_equal(hidden[k], exchange.toFloats(b, weights[k]))) {
+        normal.push_back(b.mulF(b.mulF(value, scale), weight));
+      }
+      exchange.store(b, exchange.output(1), numbers[k], exchange.toVector(b, normal));
+    });
   }
 }
 
 } // namespace
 
 int64_t threadsOf(const AllReduceNormKernel &kernel) {
-  return std::min((vectorsOf(kernel) + kWarp - 1) / kWarp * kWarp, kMaxThreads);
+  return std::min((vectorsOf(kernel) + kWarp - 1) / kWarp, kSlices) * kWarp;
+}
+
+int64_t blocksOfRow(const AllReduceNormKernel &kernel) {
+  return kernel.ranks == 1 ? 1 : (vectorsOf(kernel) + threadsOf(kernel) - 1) / threadsOf(kernel);
 }
 
 std::string nameOf(const AllReduceNormKernel &kernel) {
@@ -132,9 +153,9 @@ std::string nameOf(const AllReduceNormKernel &kernel) {
 
 void emitAllReduceNorm(RegionBuilder &region, const AllReduceNormKernel &kernel) {
   int64_t threads = threadsOf(kernel);
-  KernelFrame frame(region, Exchange::buffers(kernel.ranks, 3, 2), 3, unsigned(threads));
-  frame.setMinBlocksPerSm(1);
-  Exchange exchange(frame, kernel.type, kernel.ranks, 3, 2);
+  unsigned inputs = kernel.ranks == 1 ? 2 : 3;
+  KernelFrame frame(region, Exchange::buffers(kernel.ranks, inputs, 2), inputs, unsigned(threads));
+  Exchange exchange(frame, kernel.type, kernel.ranks, inputs, 2);
   ThreadBuilder t = frame.code();
   RowKernel rows{frame,   exchange,
                  kernel,  vectorsOf(kernel),
@@ -142,25 +163,22 @@ void emitAllReduceNorm(RegionBuilder &region, const AllReduceNormKernel &kernel)
                  {}};
   // The weight of the norm is there before the kernels in front of this one have ended.
   for (int64_t k = 0; k < rows.each(); ++k) {
-    rows.weights.push_back(
-        rows.at(
-                t, k,
-                [&](const ThreadBuilder &b) {
-                  return Values{exchange.load(b, exchange.input(2), rows.column(b, k))};
-                },
-                [&](const ThreadBuilder &b) {
-                  return Values{b.pack(Values(engine::kCollectiveVector / 4, b.i32(0)))};
-                })
-            .front());
+    Value isInside, column = rows.column(t, k, isInside);
+    rows.weights.push_back(exchange.load(t, rows.weight(), column));
   }
   frame.waitHere();
-  exchange.begin(t);
-  t.loop(exchange.block, exchange.count, exchange.grid, {},
-         [&](const ThreadBuilder &b, Value row, ValueRange) {
-           rows.run(b, row);
-           return Values{};
-         });
-  exchange.end(t);
+  if (kernel.ranks == 1) {
+    rows.run(t, exchange.block, Value());
+  } else {
+    frame.setMinBlocksPerSm(1);
+    exchange.begin(t);
+    t.loop(exchange.block, exchange.count, exchange.grid, {},
+           [&](const ThreadBuilder &b, Value item, ValueRange) {
+             rows.run(b, b.div(item, rows.each()), b.rem(item, rows.each()));
+             return Values{};
+           });
+    exchange.end(t);
+  }
   frame.finish(getAffineConstantExpr(1, region.source.getContext()));
 }
 

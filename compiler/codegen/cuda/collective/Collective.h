@@ -21,15 +21,19 @@ struct AllReduceKernel {
   bool isTwoShot = false;
 };
 
-/// All-reduce, plus a residual, and the RMSNorm of that: rows of `width` elements.
+/// All-reduce, plus a residual, and the RMSNorm of that: rows of `width` elements. A row's squares
+/// are added up as RowNorm (gemm/RowNorm.h) does with kSlices warps.
 struct AllReduceNormKernel {
   DType type = DType::BF16;
+  /// With one, what stands behind an all-reduce alone: a launch like any other, over rows.
   int64_t ranks = 2;
   int64_t width = 4096; ///< a multiple of the elements of a vector
   float epsilon = 1e-5f;
 };
-/// Vectors of a row, shared out among so many threads.
+/// Threads that share out the vectors of a row.
 int64_t threadsOf(const AllReduceNormKernel &kernel);
+/// Each of them sends and writes as many vectors as it has threads.
+int64_t blocksOfRow(const AllReduceNormKernel &kernel);
 
 /// Words of all ranks on each, one rank's behind the other's, whatever they are.
 struct AllGatherKernel {

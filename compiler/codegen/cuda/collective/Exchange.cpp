@@ -39,7 +39,7 @@ void sendWords(const ThreadBuilder &t, Value to, Value vector, Value run) {
              "{\n.reg .b64 a, b, c, d;\nmov.b64 a, {$1, $5};\nmov.b64 b, {$2, $5};\n"
              "mov.b64 c, {$3, $5};\nmov.b64 d, {$4, $5};\n"
              "st.relaxed.sys.global.v2.b64 [$0], {a, b};\n"
-             "st.relaxed.sys.global.v2.b64 [$0+16], {c, d};\n}",
+             "st.relaxed.sys.global.v2.b64 [$0+512], {c, d};\n}",
              "l,r,r,r,r,r,~{memory}", operands);
 }
 
@@ -50,7 +50,7 @@ Values lookForWords(const ThreadBuilder &t, Value from, Value run) {
   Value all = t.assembly(
       type,
       "{\n.reg .b64 a, b, c, d;\n.reg .b32 e, f, g, h;\n"
-      "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\nld.relaxed.sys.global.v2.b64 {c, d}, [$5+16];\n"
+      "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\nld.relaxed.sys.global.v2.b64 {c, d}, [$5+512];\n"
       "mov.b64 {$0, e}, a;\nmov.b64 {$1, f}, b;\nmov.b64 {$2, g}, c;\nmov.b64 {$3, h}, d;\n"
       "xor.b32 e, e, $6;\nxor.b32 f, f, $6;\nxor.b32 g, g, $6;\nxor.b32 h, h, $6;\n"
       "or.b32 e, e, f;\nor.b32 g, g, h;\nor.b32 $4, e, g;\n}",
@@ -65,22 +65,26 @@ Values lookForWords(const ThreadBuilder &t, Value from, Value run) {
 } // namespace
 
 SmallVector<uint32_t> Exchange::buffers(int64_t ranks, unsigned inputs, unsigned outputs) {
-  return llvm::to_vector(llvm::seq<uint32_t>(0, inputs + outputs + uint32_t(ranks) + 1));
+  uint32_t ofGroup = ranks == 1 ? 0 : uint32_t(ranks) + 1;
+  return llvm::to_vector(llvm::seq<uint32_t>(0, inputs + outputs + ofGroup));
 }
 
 Exchange::Exchange(KernelFrame &kernel, DType type, int64_t group, unsigned read, unsigned written)
     : ranks(group), frame(kernel), element(elementTypeOf(kernel.builder.getContext(), type)),
       inputs(read), outputs(written) {
+  ThreadBuilder t = frame.code();
+  block = t.toI64(t.block());
+  grid = t.toI64(NVVM::GridDimXOp::create(t.builder, t.location, t.i32Type()));
+  if (ranks == 1) {
+    return;
+  }
   MLIRContext *context = frame.builder.getContext();
   auto size = [&](unsigned i) { return frame.size64(getAffineSymbolExpr(i, context)); };
   count = size(0);
   rank = size(1);
   Value limit = size(2);
   partBytes = size(3);
-  ThreadBuilder t = frame.code();
   polls = t.toI32(limit);
-  block = t.toI64(t.block());
-  grid = t.toI64(NVVM::GridDimXOp::create(t.builder, t.location, t.i32Type()));
   ownShared = shared(0);
   for (int64_t i = 1; i < ranks; ++i) {
     ownShared = t.select(isOwn(t, i), shared(i), ownShared);
@@ -136,8 +140,11 @@ void Exchange::forOthers(
 }
 
 Value Exchange::words(const ThreadBuilder &t, Value memory, Value from, Value number) const {
+  // The halves of a warp's vectors lie side by side: an access of its lanes has no gaps.
+  Value group = t.mul(t.div(number, kWarp), 2 * kWarp * kCollectiveVector);
+  Value lane = t.mul(t.rem(number, kWarp), kCollectiveVector);
   Value place = t.add(t.mul(t.add(t.mul(parity, ranks), from), 2 * engine::kOneShotBytes),
-                      t.mul(number, 2 * kCollectiveVector));
+                      t.add(group, lane));
   return bytesFrom(t, memory, t.add(place, engine::kCollectiveWords));
 }
 
@@ -147,36 +154,54 @@ void Exchange::send(const ThreadBuilder &t, Value number, Value vector) const {
   });
 }
 
-Value Exchange::take(const ThreadBuilder &t, Value number, int64_t from) const {
-  Value place = words(t, own(), t.i64(from), number);
-  Values inits = lookForWords(t, place, run);
-  inits.push_back(t.i32(0));
-  Values found = loopWhile(
-      t, inits,
-      [&](const ThreadBuilder &w, ValueRange now) {
-        return both(w, isNot(w, now[kWords], w.i32(0)), w.isLess(now[kWords + 1], polls));
-      },
-      [&](const ThreadBuilder &w, ValueRange now) {
-        Values next = lookForWords(w, place, run);
-        next.push_back(w.add(now[kWords + 1], 1));
-        return next;
-      });
-  t.when(isNot(t, found[kWords], t.i32(0)), [&](const ThreadBuilder &f) { fail(f, from); });
-  return t.pack(ArrayRef(found).take_front(kWords));
+Values Exchange::take(const ThreadBuilder &t, ArrayRef<Value> numbers, int64_t from) const {
+  // All are looked for before one is waited for: the first looks take their time together.
+  SmallVector<std::pair<Value, Values>> looks;
+  for (Value number : numbers) {
+    Value place = words(t, own(), t.i64(from), number);
+    looks.push_back({place, lookForWords(t, place, run)});
+  }
+  Values vectors;
+  for (auto &[place, inits] : looks) {
+    inits.push_back(t.i32(0));
+    Values found = loopWhile(
+        t, inits,
+        [&](const ThreadBuilder &w, ValueRange now) {
+          return both(w, isNot(w, now[kWords], w.i32(0)), w.isLess(now[kWords + 1], polls));
+        },
+        [&, from = place](const ThreadBuilder &w, ValueRange now) {
+          Values next = lookForWords(w, from, run);
+          next.push_back(w.add(now[kWords + 1], 1));
+          return next;
+        });
+    t.when(isNot(t, found[kWords], t.i32(0)), [&](const ThreadBuilder &f) { fail(f, from); });
+    vectors.push_back(t.pack(ArrayRef(found).take_front(kWords)));
+  }
+  return vectors;
 }
 
-Values Exchange::receive(const ThreadBuilder &t, Value number, Value own) const {
-  Values sums(lanes(), t.f32(0));
+SmallVector<Values> Exchange::receive(const ThreadBuilder &t, ArrayRef<Value> numbers,
+                                      ArrayRef<Value> own) const {
+  SmallVector<Values> sums(numbers.size());
   for (int64_t from = 0; from < ranks; ++from) {
-    Values summand = t.choose(
-        isOwn(t, from), [&](const ThreadBuilder &) { return Values{own}; },
-        [&](const ThreadBuilder &b) { return Values{take(b, number, from)}; });
-    for (auto [sum, value] : llvm::zip_equal(sums, toFloats(t, summand.front()))) {
-      sum = from == 0 ? value : t.addF(sum, value);
+    Values summands = t.choose(
+        isOwn(t, from), [&](const ThreadBuilder &) { return Values(own); },
+        [&](const ThreadBuilder &b) { return take(b, numbers, from); });
+    for (auto [sum, summand] : llvm::zip_equal(sums, summands)) {
+      Values floats = toFloats(t, summand);
+      if (from == 0) {
+        sum = std::move(floats);
+        continue;
+      }
+      for (auto [total, value] : llvm::zip_equal(sum, floats)) {
+        total = t.addF(total, value);
+      }
     }
   }
-  for (Value &sum : sums) {
-    sum = rounded(t, sum);
+  for (Values &sum : sums) {
+    for (Value &total : sum) {
+      total = rounded(t, total);
+    }
   }
   return sums;
 }

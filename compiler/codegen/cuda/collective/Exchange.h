@@ -9,7 +9,8 @@
 namespace tenon::codegen::cuda {
 
 /// A kernel of a group in its frame, whose buffers are `inputs` that are read, `outputs`, the
-/// shared memory of the ranks, and the status.
+/// shared memory of the ranks, and the status. A group of one rank exchanges nothing: its kernel
+/// has the first two alone, and no sizes.
 class Exchange {
 public:
   using Value = mlir::Value;
@@ -30,11 +31,12 @@ public:
 
   /// One-shot: vector `number` of this rank's summand to every other rank.
   void send(const ThreadBuilder &t, Value number, Value vector) const;
-  /// Vector `number` of what another rank sent, when it is there.
-  Value take(const ThreadBuilder &t, Value number, int64_t from) const;
-  /// Vector `number` of the sum, of which `own` is this rank's summand; f32 for each element, as
-  /// they are after rounding.
-  Values receive(const ThreadBuilder &t, Value number, Value own) const;
+  /// Vectors of these numbers of what another rank sent, when they are there.
+  Values take(const ThreadBuilder &t, llvm::ArrayRef<Value> numbers, int64_t from) const;
+  /// Vectors of these numbers of the sum, of which `own` are this rank's summands; f32 for each
+  /// element, as they are after rounding.
+  llvm::SmallVector<Values> receive(const ThreadBuilder &t, llvm::ArrayRef<Value> numbers,
+                                    llvm::ArrayRef<Value> own) const;
 
   /// Runs `body` for each rank but this one.
   void forOthers(const ThreadBuilder &t,
@@ -62,7 +64,7 @@ public:
 
   int64_t ranks;
   Value count; ///< the first size, i64
-  Value rank;  ///< i64
+  Value rank;  ///< i64; both null of one rank
   Value block; ///< i64
   Value grid;  ///< i64
 

@@ -1,7 +1,6 @@
 // Counts how often each tensor would be computed if nothing were stored, from the readers to what
 // they read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
-#include "compiler/codegen/common/region/Collective.h"
 
 #include "compiler/codegen/common/lower/Ranked.h"
 #include "compiler/codegen/common/region/Weights.h"
@@ -12,6 +11,7 @@
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/TnRare.h"
+#include "compiler/graph/TnShard.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -292,7 +292,8 @@ FamilyMatch matchPoints(RegionBuilder &region) {
   if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
     return FamilyMatch::refuse("a recurrent layer is no loop nest");
   }
-  if (collectiveStep(region.source)) {
+  if (!region.source.getOps<tn::AllReduceOp>().empty() ||
+      !region.source.getOps<tn::AllGatherOp>().empty()) {
     return FamilyMatch::refuse("ranks exchange what it reads");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.

@@ -99,6 +99,14 @@ public:
         nameOf(kernel), launches, blocks, uint32_t(threads), reversed, lag));
   }
 
+  /// A kernel that exchanges nothing.
+  template <typename Kernel>
+  std::string runAlone(const Kernel &kernel, const std::vector<void *> &buffers, int64_t blocks,
+                       int64_t threads) {
+    return llvm::toString(emulators[nameOf(kernel)]->launchTogether(
+        nameOf(kernel), {{{buffers, {}}}}, blocks, uint32_t(threads), reversed, lag));
+  }
+
   int32_t status(int64_t rank) const { return *static_cast<int32_t *>(statuses[rank].data()); }
 
   DType type;
@@ -245,6 +253,37 @@ TEST(CollectiveTest, ARankThatDoesNotCome) {
   }
 }
 
+/// Where an all-reduce and the kernel of rows behind it give other bits than the fused kernel gave.
+std::string apartFault(Group &group, const AllReduceNormKernel &fused, const Messages &messages,
+                       int64_t rows) {
+  AllReduceNormKernel behind = fused;
+  behind.ranks = 1;
+  AllReduceKernel sum{fused.type, fused.ranks, 32, false};
+  int64_t vectors = rows * fused.width * bitWidth(fused.type) / 8 / kCollectiveVector;
+  size_t bytes = size_t(vectors) * kCollectiveVector;
+  std::string fault = group.load(sum, emitAllReduce);
+  fault = fault.empty() ? group.load(behind, emitAllReduceNorm) : fault;
+  for (const std::vector<std::vector<void *>> &arguments : messages.places) {
+    std::vector<GuardedBytes> memory;
+    std::vector<std::vector<void *>> sums, rest;
+    for (const std::vector<void *> &own : arguments) {
+      memory.emplace_back(bytes);
+      memory.emplace_back(bytes);
+      void *hidden = memory[memory.size() - 2].data(), *norm = memory.back().data();
+      sums.push_back({own[0], norm});
+      rest.push_back({own[1], own[2], hidden, norm});
+    }
+    fault = fault.empty() ? group.run(sum, {sums}, vectors, 2, 32) : fault;
+    for (size_t rank = 0; rank < rest.size() && fault.empty(); ++rank) {
+      fault = group.runAlone(behind, rest[rank], rows, threadsOf(behind));
+      bool isSame = memcmp(arguments[rank][3], rest[rank][2], bytes) == 0 &&
+                    memcmp(arguments[rank][4], rest[rank][3], bytes) == 0;
+      fault = isSame || !fault.empty() ? fault : "other bits on rank " + std::to_string(rank);
+    }
+  }
+  return fault;
+}
+
 TEST(CollectiveTest, ResidualAndNormBehindTheSum) {
   constexpr int64_t rows = 3;
   for (auto [type, width] :
@@ -265,8 +304,12 @@ TEST(CollectiveTest, ResidualAndNormBehindTheSum) {
                hidden.back().data(), own[1]};
       }
     }
-    ASSERT_EQ(group.run(kernel, messages.places, rows, 2, threadsOf(kernel)), "");
+    int64_t blocks = rows * blocksOfRow(kernel);
+    ASSERT_EQ(
+        group.run(kernel, messages.places, blocks, blocks > 2 * rows ? 9 : 2, threadsOf(kernel)),
+        "");
     EXPECT_EQ(group.status(0), 0);
+    EXPECT_EQ(apartFault(group, kernel, messages, rows), "");
     Floats scale = floatsOf(weight.bytes(), width, type);
     Floats before = floatsOf(residual.bytes(), rows * width, type);
     for (size_t run = 0; run < messages.places.size(); ++run) {

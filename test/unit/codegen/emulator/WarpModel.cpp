@@ -19,17 +19,21 @@ struct BarrierOperands {
   uint32_t value; ///< arrivals, bytes or parity
 };
 
-/// A line of four words, each with a number beside it, that another GPU may write.
+/// Four words, each with a number beside it, that another GPU may write: the second two lie 512
+/// bytes behind the first.
 struct LineOperands {
   uint32_t *place;
   uint32_t words[4];
   uint32_t number;
 };
 
+int wordOfLine(int i) { return i / 2 * 128 + i % 2 * 2; }
+
 void sendLine(const LineOperands &operands) {
   for (int i = 0; i < 4; ++i) {
-    operands.place[2 * i] = operands.words[i];
-    operands.place[2 * i + 1] = operands.number;
+    uint32_t *word = operands.place + wordOfLine(i);
+    word[0] = operands.words[i];
+    word[1] = operands.number;
   }
   ++running->progress;
 }
@@ -43,8 +47,9 @@ struct LookOperands {
 void lookForLine(uint32_t *result, const LookOperands &operands) {
   result[4] = 0;
   for (int i = 0; i < 4; ++i) {
-    result[i] = operands.place[2 * i];
-    result[4] |= operands.place[2 * i + 1] ^ operands.number;
+    const uint32_t *word = operands.place + wordOfLine(i);
+    result[i] = word[0];
+    result[4] |= word[1] ^ operands.number;
   }
   ++running->progress;
   running->yield();
@@ -358,11 +363,11 @@ const std::map<std::string, Single> &singles() {
       {"{\n.reg .b64 a, b, c, d;\nmov.b64 a, {$1, $5};\nmov.b64 b, {$2, $5};\n"
        "mov.b64 c, {$3, $5};\nmov.b64 d, {$4, $5};\n"
        "st.relaxed.sys.global.v2.b64 [$0], {a, b};\n"
-       "st.relaxed.sys.global.v2.b64 [$0+16], {c, d};\n}",
+       "st.relaxed.sys.global.v2.b64 [$0+512], {c, d};\n}",
        [](void *, const void *a) { sendLine(*as<LineOperands>(a)); }},
       {"{\n.reg .b64 a, b, c, d;\n.reg .b32 e, f, g, h;\n"
        "ld.relaxed.sys.global.v2.b64 {a, b}, [$5];\n"
-       "ld.relaxed.sys.global.v2.b64 {c, d}, [$5+16];\n"
+       "ld.relaxed.sys.global.v2.b64 {c, d}, [$5+512];\n"
        "mov.b64 {$0, e}, a;\nmov.b64 {$1, f}, b;\nmov.b64 {$2, g}, c;\nmov.b64 {$3, h}, d;\n"
        "xor.b32 e, e, $6;\nxor.b32 f, f, $6;\nxor.b32 g, g, $6;\nxor.b32 h, h, $6;\n"
        "or.b32 e, e, f;\nor.b32 g, g, h;\nor.b32 $4, e, g;\n}",

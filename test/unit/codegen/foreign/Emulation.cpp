@@ -9,6 +9,7 @@
 #include "llvm/Object/ELFObjectFile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,16 +26,24 @@ namespace {
 struct Emulator {
   engine::CpuLevel level;
   const char *program; ///< of QEMU
-  const char *cpu;     ///< with the level's features and, where there is such a one, no better ones
+  /// With the level's features and, where there is such a one, no better ones; several where
+  /// registers have several lengths.
+  std::vector<const char *> cpus;
   const char *guest;
 };
 
-constexpr Emulator kEmulators[] = {
-    {engine::CpuLevel::Armv8A, "qemu-aarch64", "cortex-a53", TENON_GUEST_AARCH64},
-    {engine::CpuLevel::Armv82DotProd, "qemu-aarch64", "cortex-a76", TENON_GUEST_AARCH64},
-    {engine::CpuLevel::Armv86I8mm, "qemu-aarch64", "max,sme=off,sve=off", TENON_GUEST_AARCH64},
-    {engine::CpuLevel::Armv9Sve, "qemu-aarch64", "max,sme=off", TENON_GUEST_AARCH64},
-    {engine::CpuLevel::Rv64Gcv, "qemu-riscv64", "rv64,v=true,vlen=128,vext_spec=v1.0",
+const Emulator kEmulators[] = {
+    {engine::CpuLevel::Armv8A, "qemu-aarch64", {"cortex-a53"}, TENON_GUEST_AARCH64},
+    {engine::CpuLevel::Armv82DotProd, "qemu-aarch64", {"cortex-a76"}, TENON_GUEST_AARCH64},
+    {engine::CpuLevel::Armv86I8mm, "qemu-aarch64", {"max,sme=off,sve=off"}, TENON_GUEST_AARCH64},
+    {engine::CpuLevel::Armv9Sve,
+     "qemu-aarch64",
+     {"max,sme=off,sve-default-vector-length=16", "max,sme=off,sve-default-vector-length=32",
+      "max,sme=off,sve-default-vector-length=64"},
+     TENON_GUEST_AARCH64},
+    {engine::CpuLevel::Rv64Gcv,
+     "qemu-riscv64",
+     {"rv64,v=true,vlen=128,vext_spec=v1.0", "rv64,v=true,vlen=256,vext_spec=v1.0"},
      TENON_GUEST_RISCV64},
 };
 
@@ -129,6 +138,12 @@ llvm::Expected<uint64_t> load(Memory &memory, const std::string &code, const std
 
 Status fault(const std::string &text) { return Status::error(ErrorId::InternalError, text); }
 
+/// Of each length of registers in turn.
+const char *nextCpu(const Emulator &emulator) {
+  static std::atomic<size_t> runs = 0;
+  return emulator.cpus[runs++ % emulator.cpus.size()];
+}
+
 /// Runs the emulator with `content` as its standard input, which it changes.
 Status runGuest(const Emulator &emulator, std::string &content) {
   int file = memfd_create("job", MFD_CLOEXEC);
@@ -139,7 +154,7 @@ Status runGuest(const Emulator &emulator, std::string &content) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, file, STDIN_FILENO);
   std::string path = pathOf(emulator);
-  std::string cpu = emulator.cpu, guest = emulator.guest, option = "-cpu";
+  std::string cpu = nextCpu(emulator), guest = emulator.guest, option = "-cpu";
   char *arguments[] = {path.data(), option.data(), cpu.data(), guest.data(), nullptr};
   pid_t child = 0;
   int code = posix_spawnp(&child, path.c_str(), &actions, nullptr, arguments, environ);
@@ -157,6 +172,8 @@ Status runGuest(const Emulator &emulator, std::string &content) {
 bool isEmulated(engine::CpuLevel level) {
   return engine::rowOf(level).architecture != runtime::kHostArchitecture;
 }
+
+size_t emulatedLengths(engine::CpuLevel level) { return emulatorOf(level)->cpus.size(); }
 
 std::optional<engine::CpuLevel> findEmulated(const std::string &name) {
   std::optional<engine::CpuLevel> level = engine::parseCpuLevel(name);

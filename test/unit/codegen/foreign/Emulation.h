@@ -21,6 +21,9 @@ const std::vector<engine::CpuLevel> &emulatedLevels();
 /// Of one of these names; none, with the reason on standard output, if there is no such emulator.
 std::optional<engine::CpuLevel> findEmulated(const std::string &name);
 
+/// Lengths of registers that runs of the level take in turn.
+size_t emulatedLengths(engine::CpuLevel level);
+
 struct EmulatedBuffer {
   char *bytes; ///< with what the kernel finds there; afterwards what it left there, if it may write
   uint64_t count;
