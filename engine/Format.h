@@ -14,9 +14,9 @@
 namespace tenon::engine {
 
 inline constexpr char kMagic[8] = {'\x89', 'T', 'E', 'N', 'O', 'N', '\r', '\n'};
-/// Version 6 has symbols of the session, version 7 ranks; an engine without them is written as
-/// version 5.
-inline constexpr uint32_t kFormatVersion = 7, kOldestVersion = 5;
+/// Version 6 has symbols of the session, version 7 ranks, version 8 stages; an engine without them
+/// is written as version 5.
+inline constexpr uint32_t kFormatVersion = 8, kOldestVersion = 5;
 inline constexpr uint64_t kWeightBlock = uint64_t(4) << 20;
 inline constexpr uint64_t kLargeWeights = uint64_t(2) << 20;
 /// FlatBuffers offsets are 32-bit; far below that a plan is not credible.

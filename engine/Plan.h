@@ -110,10 +110,10 @@ enum class InstructionKind : uint8_t {
   Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h); on a GPU only
   Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
   Size = 5,   ///< buffers = {an i64}, which becomes the value of `symbol`
-  /// What the ranks of a plan do together: buffers = {from, to}, which do not overlap; sizes =
-  /// {elements of `from`}. With a kernel, on a GPU: an all-reduce, a residual and an RMSNorm;
-  /// buffers = {from, residual, weight, their sum, norm}; sizes = {elements, blocks}. A collective
-  /// and launches behind it are its fallbacks.
+  /// What the ranks of a stage do together, or those of two: buffers = {from, to}, which do not
+  /// overlap; sizes = {elements of `from`}. With a kernel, on a GPU: an all-reduce, a residual and
+  /// an RMSNorm; buffers = {from, residual, weight, their sum, norm}; sizes = {elements, blocks}. A
+  /// collective and launches behind it are its fallbacks.
   Collective = 6,
   Return = 12, ///< the last instruction, and only there
 };
@@ -124,8 +124,10 @@ const char *nameOf(InstructionKind kind);
 enum class CollectiveKind : uint8_t {
   AllReduce = 0, ///< the sum of all ranks' elements on each, added in the order of ranks in f32
   AllGather = 1, ///< the elements of all ranks on each, one rank's behind the other's
+  /// The elements of each rank of a stage to the rank in the same position of the next stage.
+  SendReceive = 2,
 };
-inline constexpr uint8_t kLastCollectiveKind = static_cast<uint8_t>(CollectiveKind::AllGather);
+inline constexpr uint8_t kLastCollectiveKind = static_cast<uint8_t>(CollectiveKind::SendReceive);
 /// "all-reduce", as records and reports call it.
 const char *nameOf(CollectiveKind kind);
 
@@ -172,10 +174,13 @@ struct Instruction {
   ExprId scratch = kNone;
   uint32_t threads = 0;        ///< Launch on a GPU, collective with a kernel: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
-  uint32_t symbol = kNone;     ///< Size
+  uint32_t symbol = kNone;     ///< Size; SendReceive: of rows that may go in parts
   /// Collective: what is done, to elements of which type (an all-reduce: f32, f16, bf16 or f64).
   CollectiveKind collective = CollectiveKind::AllReduce;
   DType dtype = DType::F32;
+  /// In a plan of several stages: those that run it, bit s for stage s; 0 for all. A SendReceive
+  /// has the bits of two stages in a row, of which the first sends.
+  uint64_t stages = 0;
   /// Behind a call or a collective with a kernel: done in its place where the libraries that are
   /// found, or the kernel, cannot do it.
   bool isFallback = false;
@@ -193,6 +198,8 @@ struct Instruction {
   std::string constraint;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
+
+  bool runsIn(uint32_t stage) const { return stages == 0 || (stages >> stage & 1) != 0; }
 };
 
 /// On a GPU, in a graph: the two queues of instructions [first, end) part before `first` and meet
@@ -239,14 +246,24 @@ struct Plan {
   bool isGuarded = false;
   /// How many ranks run the plan together, each with its own arrays of weights, arena and state.
   uint32_t ranks = 1;
+  /// Pipeline stages: each has as many ranks as the others, in a row, and instructions of its own.
+  uint32_t stages = 1;
+
+  uint32_t ranksOfStage() const { return ranks / stages; }
+  uint32_t stageOf(uint32_t rank) const { return rank / ranksOfStage(); }
 };
+
+/// By buffer: whether the stage's instructions touch it or a view of it.
+std::vector<bool> buffersOfStage(const Plan &plan, uint32_t stage);
+/// The stage whose instructions write an output.
+uint32_t stageOfOutput(const Plan &plan, size_t output);
 
 /// One array of weights, packed as the kernels read it.
 struct Weight {
   std::string name;
   uint64_t bytes = 0;  ///< of one rank
   uint64_t offset = 0; ///< from the start of the weights section; set by the writer
-  /// How many arrays there are: 1 for all ranks, or one for each rank of the plans.
+  /// How many arrays there are: 1 for all ranks, or one for each rank of a stage of the plans.
   uint32_t ranks = 1;
 
   /// From one array to the next.
@@ -254,6 +271,7 @@ struct Weight {
     constexpr uint64_t alignment = kBufferAlignment;
     return (bytes + alignment - 1) / alignment * alignment;
   }
+  /// Of the rank in this position of its stage.
   uint64_t offsetOf(uint32_t rank) const { return offset + (ranks == 1 ? 0 : rank * stride()); }
   /// All arrays, with what lies between them.
   uint64_t bytesOfAll() const { return (ranks - 1) * stride() + bytes; }

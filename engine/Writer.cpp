@@ -18,7 +18,10 @@ namespace {
 /// The first version that has all that the variant has.
 uint32_t versionOf(const VariantContent &content) {
   const Plan &plan = content.variant.plan;
-  return plan.ranks > 1 ? kFormatVersion : plan.sessionSymbols() != 0 ? 6 : kOldestVersion;
+  return plan.stages > 1              ? kFormatVersion
+         : plan.ranks > 1             ? 7
+         : plan.sessionSymbols() != 0 ? 6
+                                      : kOldestVersion;
 }
 
 /// Collects weights into blocks, hashes each and appends it to the file.

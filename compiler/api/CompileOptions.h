@@ -102,6 +102,8 @@ struct CompileOptions {
   /// crews of a CPU. 1 cuts nothing, but an invariant model of 1, 2 or 4 ranks adds up so that its
   /// logits have the same bits on each number of them; 0: one rank, and nobody said so.
   uint64_t tensorParallel = 0;
+  /// Stages, each with a part of the layers and as many ranks as `tensorParallel` says.
+  uint64_t pipelineParallel = 1;
   /// How matrices are cut whatever the search finds: "NODE=column|row|replicate".
   std::vector<std::string> pins;
   /// CPU levels to make variants for; all three by default.

@@ -12,11 +12,11 @@ namespace tenon::pipeline {
 /// to CompileOptions must be named here, or this does not compile.
 template <typename Visitor> void visitFields(const CompileOptions &options, Visitor &&visit) {
   const auto &[model, output, shapes, optimizeFor, fixed, states, presets, pages, cache, invariant,
-               tensorParallel, pins, levels, addsLevels, cpu, gpus, assembler, precision, allowTf32,
-               allowTanhGelu, allowInt8Activations, guard, extraOutputs, observed, strict, verify,
-               stopAfter, dumpPhases, cacheFolder, reproducer, threads, optimize, kernels,
-               disabledFamilies, maxWeights, tuned, passes, passDump, progress, notice, cancel] =
-      options;
+               tensorParallel, pipelineParallel, pins, levels, addsLevels, cpu, gpus, assembler,
+               precision, allowTf32, allowTanhGelu, allowInt8Activations, guard, extraOutputs,
+               observed, strict, verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads,
+               optimize, kernels, disabledFamilies, maxWeights, tuned, passes, passDump, progress,
+               notice, cancel] = options;
   visit("levels", levels);
   visit("profile", cpu);
   visit("levels", gpus);
@@ -29,6 +29,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("cache", cache);
   visit("invariant", invariant);
   visit("tensor_parallel", tensorParallel > 1 || invariant ? tensorParallel : uint64_t{0});
+  visit("pipeline_parallel", pipelineParallel > 1 ? pipelineParallel : uint64_t{0});
   visit("pins", pins);
   visit("adds_levels", addsLevels);
   visit("cubin", assembler);

@@ -303,6 +303,7 @@ Places placesOf(const KnownPlaces &known, Operation *op, OpResult result) {
         }
         return sum;
       })
+      .Case([&](SendReceiveOp) { return known.of(op->getOperand(0)); })
       .Case([&](AllGatherOp gather) {
         return apart(
             known, op, [&](int64_t axis) { return axis == static_cast<int64_t>(gather.getDim()); },

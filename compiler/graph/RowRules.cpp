@@ -262,7 +262,7 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
   if (isConstant && !isa<BroadcastOp>(op)) {
     return known.names(op) ? Rows::mixed(op, kByNumber) : Rows();
   }
-  if (op->hasTrait<TnElementwise>() || isa<AllReduceOp>(op)) {
+  if (op->hasTrait<TnElementwise>() || isa<AllReduceOp, SendReceiveOp>(op)) {
     return elementwise(known, op);
   }
   return llvm::TypeSwitch<Operation *, Rows>(op)

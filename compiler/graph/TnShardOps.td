@@ -35,5 +35,15 @@ def Tn_AllGatherOp : Tn_Op<"all_gather"> {
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
+def Tn_SendReceiveOp : Tn_Op<"send_receive", [SameOperandsAndResultType]> {
+  let summary = "A value of one pipeline stage in the next one";
+  let description = [{
+    Each rank of stage `stage` sends what it has to the rank in the same position of the stage behind. What comes after reads
+    the result, and never a value of an earlier stage.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, I64Attr:$stage);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+}
 
 #endif

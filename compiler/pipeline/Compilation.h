@@ -85,6 +85,8 @@ private:
   Status cutForRanks();
   /// Whether logits are to have the same bits on 1, 2 and 4 ranks.
   bool keepsSums() const;
+  Status cutMatrices();
+  Status cutStages();
   void addLevels(TargetGroup &group, const ProductPrices &prices) const;
   void splitLevels(TargetGroup &group, const ProductPrices &prices);
   Status useFloat8(TargetGroup &group);

@@ -1,14 +1,16 @@
-// `--tp`: the model becomes that of one rank, for all of them. Relies on optimized `tn` in the
-// precision that it is computed in; what follows knows nothing of ranks but that some weights are
-// each rank's own.
+// `--tp` and `--pp`: the model becomes that of one rank of each stage, for all of them. Relies on
+// optimized `tn` in the precision that it is computed in; what follows knows nothing of ranks but
+// that some weights are each rank's own, and of stages but that values are sent between them.
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/graph/EqualSums.h"
 #include "compiler/graph/TnShard.h"
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
+#include "compiler/shard/Predict.h"
 #include "compiler/shard/RankWeights.h"
 #include "compiler/shard/RunRanks.h"
+#include "compiler/shard/Stages.h"
 #include "compiler/shard/Sums.h"
 #include "support/text/Text.h"
 
@@ -97,12 +99,35 @@ bool Compilation::keepsSums() const {
 }
 
 Status Compilation::cutForRanks() {
-  if (options.tensorParallel > engine::kMaxPlanRanks) {
+  uint64_t ranks = std::max<uint64_t>(options.tensorParallel, 1);
+  uint64_t most = std::max(ranks, options.pipelineParallel);
+  if (most > engine::kMaxPlanRanks || ranks * options.pipelineParallel > engine::kMaxPlanRanks) {
     return Status::error(ErrorId::BadArgument,
-                         strCat("--tp ", options.tensorParallel, ": at most ",
+                         strCat("--tp ", ranks, " --pp ", options.pipelineParallel, ": at most ",
                                 engine::kMaxPlanRanks, " ranks are possible"),
                          "name fewer");
   }
+  if (options.tensorParallel > (keepsSums() ? 0 : 1)) {
+    TENON_TRY(cutMatrices());
+  }
+  return options.pipelineParallel > 1 ? cutStages() : Status::ok();
+}
+
+Status Compilation::cutStages() {
+  const target::Target &part = options.gpus.empty() ? options.cpu : options.gpus.front();
+  shard::Graph graph(*module, weights);
+  target::Collectives links(part);
+  shard::Symbols sizes =
+      shard::likelyRuns(*module, graph.function(), kLikelyContext).front().symbols;
+  shard::Costs costs(graph, part, links, 1, /*halves=*/false, sizes);
+  TENON_ASSIGN(std::vector<shard::Stage> stages,
+               shard::findStages(graph, shard::wholePlan(graph), costs, links,
+                                 static_cast<int64_t>(options.pipelineParallel)));
+  shard::insertStages(*module, graph, stages);
+  return Status::ok();
+}
+
+Status Compilation::cutMatrices() {
   int64_t ranks = static_cast<int64_t>(options.tensorParallel);
   std::vector<shard::Pin> pins;
   for (const std::string &text : options.pins) {

@@ -150,8 +150,7 @@ Status Compilation::optimize() {
     TENON_TRY(numbers->start(*module));
   }
   TENON_TRY(convertPrecision());
-  bool isOfRanks = options.tensorParallel > (keepsSums() ? 0 : 1);
-  return isOfRanks ? cutForRanks() : Status::ok();
+  return cutForRanks();
 }
 
 /// What the user allows beyond the model's own precision. After the patterns, which know FP32

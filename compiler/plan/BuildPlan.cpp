@@ -3,6 +3,8 @@
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Cost.h"
+#include "compiler/graph/RowIndependence.h"
+#include "compiler/graph/Stages.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/plan/Arena.h"
 #include "compiler/plan/Branches.h"
@@ -132,6 +134,7 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
     }
     addStep(step, regionBuffers, symbols);
     plan.instructions.back().label = labelOf(region);
+    plan.instructions.back().stages = regionStages.of(region);
     plan.instructions.back().constraint = constraint;
     notes.strategies.push_back(region.getStrategy().str());
     notes.regions.push_back(region.getRecord().value_or(-1));
@@ -139,10 +142,37 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
   }
 }
 
-void PlanBuilder::addCopy(uint32_t from, uint32_t to, std::string label) {
+/// The symbol along which every port is rows that do not meet; kNone where there is none.
+uint32_t PlanBuilder::batchSymbol() const {
+  if (plan.inputs.empty() || plan.inputs.front().dims.empty()) {
+    return engine::kNone;
+  }
+  engine::ExprId rows = plan.inputs.front().dims.front();
+  std::optional<uint32_t> symbol = plan.exprs.symbolIndex(rows);
+  bool isBatch = symbol && states.empty() &&
+                 llvm::all_of(tn::outputRows(module),
+                              [](const tn::OutputRows &each) { return each.isIndependent; });
+  auto isWithinRow = [&](engine::ExprId dim) {
+    return llvm::none_of(plan.exprs.program(dim), [&](const engine::ExprTerm &term) {
+      return term.op == engine::ExprOp::Symbol && term.value == int64_t(*symbol);
+    });
+  };
+  for (const std::vector<engine::Port> *ports : {&plan.inputs, &plan.outputs}) {
+    for (const engine::Port &port : *ports) {
+      for (auto [index, dim] : llvm::enumerate(port.dims)) {
+        isBatch = isBatch && ((index == 0 && dim == rows) || isWithinRow(dim));
+      }
+      isBatch = isBatch && (ports == &plan.inputs || (!port.dims.empty() && port.dims[0] == rows));
+    }
+  }
+  return isBatch ? *symbol : engine::kNone;
+}
+
+void PlanBuilder::addCopy(uint32_t from, uint32_t to, uint64_t stages, std::string label) {
   engine::Instruction copy;
   copy.kind = engine::InstructionKind::Copy;
   copy.device = request.device;
+  copy.stages = stages;
   copy.label = std::move(label);
   copy.buffers = {from, to};
   copy.reads = 1;
@@ -160,7 +190,10 @@ void PlanBuilder::addOutput(size_t index, Value result) {
     uint32_t from = bufferOf(storageOf(result));
     uint32_t to = addBuffer(engine::Space::Output, result.getType());
     outputBuffers[index] = to;
-    addCopy(from, to, strCat("copy to ", name.str()));
+    // One stage gives it to the caller.
+    uint64_t having = plan.stages == 1 ? 0 : regionStages.having(storageOf(result));
+    uint64_t one = plan.stages == 1 ? 0 : having == 0 ? 1 : having & (~having + 1);
+    addCopy(from, to, one, strCat("copy to ", name.str()));
   }
   uint32_t buffer = outputBuffers[index];
   notes.buffers[buffer].value = name.str();
@@ -177,6 +210,7 @@ void PlanBuilder::addOutput(size_t index, Value result) {
 void PlanBuilder::keepStates() {
   struct Kept {
     uint32_t from, to;
+    uint64_t stages;
     std::string label;
   };
   SmallVector<Kept> copies;
@@ -184,20 +218,20 @@ void PlanBuilder::keepStates() {
     Value result = block->getTerminator()->getOperand(state.result);
     StringRef name = portName(function.getArgAttrDict(state.argument.getArgNumber()));
     Kept kept{bufferOf(storageOf(result)), buffers.lookup(state.argument),
-              strCat("keep ", name.str())};
+              regionStages.having(storageOf(result)), strCat("keep ", name.str())};
     if (kept.from == kept.to) {
       continue;
     }
     if (plan.buffers[kept.from].space == engine::Space::State) {
       uint32_t between = addBuffer(engine::Space::Arena, result.getType());
       notes.buffers[between].value = kept.label;
-      addCopy(kept.from, between, kept.label);
+      addCopy(kept.from, between, kept.stages, kept.label);
       kept.from = between;
     }
     copies.push_back(std::move(kept));
   }
   for (Kept &kept : copies) {
-    addCopy(kept.from, kept.to, std::move(kept.label));
+    addCopy(kept.from, kept.to, kept.stages, std::move(kept.label));
   }
 }
 
@@ -289,8 +323,19 @@ Result<BuiltPlan> PlanBuilder::run() {
     return Status::error(ErrorId::InternalError, "sizes that data decides wait for each other",
                          "report this with the model");
   }
-  plan.ranks = weights.ranks();
+  plan.stages = tn::stagesOf(module);
+  plan.ranks = weights.ranks() * plan.stages;
+  if (plan.stages > 1) {
+    TENON_TRY(regionStages.find());
+  }
   sizes.addDataSymbols(order);
+  if (plan.stages > 1 && plan.knownSymbols() != plan.symbols.size()) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat("--pp ", plan.stages,
+                                ": data decides sizes of the model, which other stages would have "
+                                "to know"),
+                         "compile without --pp");
+  }
   sizes.addConstraints();
   addInputs();
   findLastReads();
@@ -305,6 +350,11 @@ Result<BuiltPlan> PlanBuilder::run() {
                          "give that dimension a constant with --shape");
   }
   TENON_TRY(checkGrowth());
+  for (engine::Instruction &instruction : plan.instructions) {
+    bool isPassed = instruction.kind == engine::InstructionKind::Collective &&
+                    instruction.collective == engine::CollectiveKind::SendReceive;
+    instruction.symbol = isPassed ? batchSymbol() : instruction.symbol;
+  }
   ArenaSummary arena = layOutArena(plan);
   BuiltPlan built;
   built.arenaBytes = arena.bytes;

@@ -6,6 +6,7 @@
 #include "compiler/plan/BuildPlan.h"
 #include "compiler/plan/PlanRecords.h"
 #include "compiler/plan/Sizes.h"
+#include "compiler/plan/Stages.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tenon::plan {
@@ -20,7 +21,8 @@ public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<mlir::func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)), sizes(function, ports(), plan) {}
+        weights(weightTable), states(tn::statesOf(function)), regionStages(block, states),
+        sizes(function, ports(), plan) {}
 
   Result<BuiltPlan> run();
 
@@ -46,10 +48,11 @@ private:
                llvm::ArrayRef<engine::ExprId> symbols);
   engine::TensorMap tensorMap(const codegen::TensorMapArgument &map,
                               llvm::ArrayRef<engine::ExprId> symbols);
+  uint32_t batchSymbol() const;
   void addOutputs();
   void addOutput(size_t index, mlir::Value result);
   void keepStates();
-  void addCopy(uint32_t from, uint32_t to, std::string label);
+  void addCopy(uint32_t from, uint32_t to, uint64_t stages, std::string label);
   void touch(uint32_t buffer, uint32_t instruction);
   engine::ExprId addKnown(engine::ExprId left, engine::ExprId right);
   engine::ExprId flopsOf(tn::RegionOp region);
@@ -66,6 +69,7 @@ private:
   mlir::Block *block;
   WeightTable &weights;
   llvm::SmallVector<tn::State> states;
+  RegionStages regionStages;
   engine::Plan plan;
   SizeTranslator sizes;
   PlanNotes notes;

@@ -101,6 +101,18 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     if (instruction.queue != 0) {
       entry["queue"] = instruction.queue;
     }
+    if (instruction.kind == engine::InstructionKind::Collective) {
+      entry["collective"] = engine::nameOf(instruction.collective);
+    }
+    if (plan.stages > 1) {
+      llvm::json::Array stages;
+      for (uint32_t stage = 0; stage < plan.stages; ++stage) {
+        if (instruction.runsIn(stage)) {
+          stages.push_back(stage);
+        }
+      }
+      entry["stages"] = std::move(stages);
+    }
     if (instruction.kind == engine::InstructionKind::Launch) {
       entry["kernel"] = variant.kernels[instruction.kernel];
       entry["grid"] = format(plan, instruction.grid);

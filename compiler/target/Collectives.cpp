@@ -92,4 +92,20 @@ double Collectives::seconds(Collective kind, int64_t bytes, int64_t ranks) const
   return least + more * sent * (kind == Collective::AllGather ? 0.5 : 1);
 }
 
+double memoryBytesOf(const Target &target) {
+  struct Memory {
+    std::string_view part;
+    double bytes;
+  };
+  constexpr std::array<Memory, 7> kMemory = {{{"a100", 80e9},
+                                              {"a40", 48e9},
+                                              {"l40s", 48e9},
+                                              {"h100", 80e9},
+                                              {"h200", 141e9},
+                                              {"b200", 180e9},
+                                              {"rtx5090", 32e9}}};
+  const Memory *own = std::ranges::find(kMemory, target.part, &Memory::part);
+  return own == kMemory.end() ? 0 : own->bytes;
+}
+
 } // namespace tenon::target

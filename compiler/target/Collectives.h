@@ -33,4 +33,7 @@ private:
   bool measured = false;
 };
 
+/// Bytes of memory of a GPU, as its vendor prints them; 0 of a part that the table lacks.
+double memoryBytesOf(const Target &target);
+
 } // namespace tenon::target

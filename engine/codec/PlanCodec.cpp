@@ -52,11 +52,11 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
   Offset<FlatVector<Offset<fb::TensorMap>>> maps = encodeTensorMaps(builder, in);
   Offset<flatbuffers::String> constraint =
       in.constraint.empty() ? Offset<flatbuffers::String>() : builder.CreateString(in.constraint);
-  return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
-                               in.kernel, buffers, in.reads, sizes, in.grid, in.scratch, label,
-                               in.threads, call, in.isFallback, maps, in.canFail, constraint,
-                               in.symbol, in.cluster, in.isDependentLaunch, in.flops, in.bytesMoved,
-                               static_cast<uint8_t>(in.collective), static_cast<uint8_t>(in.dtype));
+  return fb::CreateInstruction(
+      builder, static_cast<uint8_t>(in.kind), in.device, in.queue, in.kernel, buffers, in.reads,
+      sizes, in.grid, in.scratch, label, in.threads, call, in.isFallback, maps, in.canFail,
+      constraint, in.symbol, in.cluster, in.isDependentLaunch, in.flops, in.bytesMoved,
+      static_cast<uint8_t>(in.collective), static_cast<uint8_t>(in.dtype), in.stages);
 }
 
 struct EncodedExprs {
@@ -150,6 +150,7 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.isDependentLaunch = in.dependent_launch();
     out.collective = static_cast<CollectiveKind>(in.collective());
     out.dtype = static_cast<DType>(in.dtype());
+    out.stages = in.stages();
     out.flops = in.flops();
     out.bytesMoved = in.bytes_moved();
     if (in.call() && budget.take(in.call()->size())) {
@@ -220,7 +221,8 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   }
   builder.Finish(fb::CreatePlan(builder, symbolsAt, startsAt, opsAt, valuesAt, inputsAt, outputsAt,
                                 buffersAt, instructionsAt, plan.arenaBytes, constraintsAt,
-                                plan.isGuarded, sectionsAt, plan.restingInstructions, plan.ranks));
+                                plan.isGuarded, sectionsAt, plan.restingInstructions, plan.ranks,
+                                plan.stages));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }
@@ -253,6 +255,7 @@ Result<Plan> decodePlan(Bytes bytes) {
   plan.isGuarded = from.is_guarded();
   plan.restingInstructions = from.resting_instructions();
   plan.ranks = from.ranks();
+  plan.stages = from.stages();
   if (from.sections() && budget.take(from.sections()->size() * sizeof(fb::Section))) {
     for (const fb::Section *section : *from.sections()) {
       plan.sections.push_back({section->first(), section->end()});

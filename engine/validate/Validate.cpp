@@ -28,10 +28,12 @@ public:
         knownSymbols(validatedPlan.knownSymbols()) {}
 
   Status run() {
-    if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks) {
-      return Status::error(ErrorId::EngineUnsupportedInstruction,
-                           strCat("the plan is for ", plan.ranks, " ranks"),
-                           "use a newer runtime or compile the model again");
+    if (plan.ranks < 1 || plan.ranks > kMaxPlanRanks || plan.stages < 1 ||
+        plan.ranks % plan.stages != 0) {
+      return Status::error(
+          ErrorId::EngineUnsupportedInstruction,
+          strCat("the plan is for ", plan.ranks, " ranks in ", plan.stages, " stages"),
+          "use a newer runtime or compile the model again");
     }
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
@@ -180,6 +182,7 @@ private:
                                     device, ", queues 0 and 1"),
                              "use a newer runtime or compile the model again");
       }
+      TENON_TRY(checkStages(i, instruction));
       TENON_TRY(checkOperands(i, instruction));
       TENON_TRY(checkTensorMaps(i, instruction));
       TENON_TRY(checkKind(i, instruction));
@@ -332,10 +335,28 @@ private:
     if (!isKnown || (isSum && !isSummed(instruction.dtype))) {
       return instructionError(index, instruction, "a collective of an unknown kind or type");
     }
-    if (plan.ranks == 1) {
+    if (!isBetweenStages(instruction) && plan.ranksOfStage() == 1) {
       return instructionError(index, instruction, "a collective in a plan of one rank");
     }
     return Status::ok();
+  }
+
+  static bool isBetweenStages(const Instruction &instruction) {
+    return instruction.kind == InstructionKind::Collective &&
+           instruction.collective == CollectiveKind::SendReceive;
+  }
+
+  Status checkStages(size_t index, const Instruction &instruction) const {
+    uint64_t stages = instruction.stages, sender = stages & (~stages + 1);
+    bool isInPlan = plan.stages == 64 || stages >> plan.stages == 0;
+    bool isSized = instruction.kind == InstructionKind::Size;
+    bool isPossible = isInPlan && (plan.stages > 1 ? !isSized : stages == 0);
+    if (isBetweenStages(instruction)) {
+      bool hasRows = instruction.symbol == kNone || instruction.symbol < plan.symbols.size();
+      isPossible = isPossible && hasRows && sender != 0 && stages == (sender | sender << 1);
+    }
+    return isPossible ? Status::ok()
+                      : instructionError(index, instruction, "it lacks stages or rows");
   }
 
   static bool isSummed(DType type) {
@@ -434,11 +455,12 @@ Status validateSameModel(const Plan &general, const Plan &plan) {
   };
   bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
                  std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
-                 !hasState(plan);
-  return isSound ? Status::ok()
-                 : Status::error(ErrorId::EngineBadPort,
-                                 "its inputs and outputs differ from the first's, or it has state",
-                                 kAgain);
+                 !hasState(plan) && general.ranks == plan.ranks && general.stages == plan.stages;
+  return isSound
+             ? Status::ok()
+             : Status::error(
+                   ErrorId::EngineBadPort,
+                   "its inputs, outputs or ranks differ from the first's, or it has state", kAgain);
 }
 
 } // namespace tenon::engine

@@ -74,7 +74,7 @@ private:
         return error(index, "weights that are missing or shorter than it");
       }
       uint32_t ranks = weights[buffer.weight].ranks;
-      if (ranks != 1 && ranks != plan.ranks) {
+      if (ranks != 1 && ranks != plan.ranksOfStage()) {
         return error(index, "weights with arrays for another number of ranks");
       }
     } else if (buffer.weight != kNone) {

@@ -2,6 +2,7 @@
 
 #include "runtime/core/Engine.h"
 
+#include "runtime/core/RankDevices.h"
 #include "runtime/core/RankWatch.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cpu/CpuVariant.h"
@@ -56,7 +57,6 @@ public:
     return text;
   }
 
-  const std::shared_ptr<const cuda::CudaDevice> &device() const { return gpu; }
   /// Why there is no GPU; ok when there is one or none was looked for.
   const Status &problem() const { return gpuProblem; }
 
@@ -183,21 +183,6 @@ Result<const LoadedVariant *> Engine::loaded(size_t choice, uint32_t rank) const
   return place.get();
 }
 
-Status Engine::openDevices(std::shared_ptr<const cuda::CudaDevice> first,
-                           const EngineOptions &options) {
-  devices.push_back(std::move(first));
-  for (uint32_t rank = 1; rank < plan().ranks; ++rank) {
-    Result<std::shared_ptr<const cuda::CudaDevice>> opened =
-        cuda::CudaDevice::open(options.cudaLibrary, options.gpu + static_cast<int>(rank));
-    if (!opened.isOk()) {
-      return opened.takeStatus().prefix(
-          strCat("the engine is for ", plan().ranks, " GPUs together"));
-    }
-    devices.push_back(std::move(*opened));
-  }
-  return Status::ok();
-}
-
 Result<std::shared_ptr<const Engine>> Engine::open(const std::string &path,
                                                    const EngineOptions &options) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
@@ -231,7 +216,7 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
     TENON_TRY(engine->engineFile->verifyWeights(engine->chosen));
   }
   if (engine->variant().architecture == engine::Architecture::Nvptx) {
-    TENON_TRY(engine->openDevices(machine.device(), options));
+    TENON_ASSIGN(engine->devices, openRankDevices(engine->plan().ranks, options));
     engine->cacheFolder = options.cacheFolder.value_or(userCacheFolder());
     engine->gpuInUse = options.gpu;
     TENON_ASSIGN(engine->onDevice[0],

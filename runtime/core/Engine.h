@@ -71,8 +71,6 @@ public:
 
 private:
   Engine();
-  /// GPUs, one for each rank of the plan; the first is open.
-  Status openDevices(std::shared_ptr<const cuda::CudaDevice> first, const EngineOptions &options);
   static Result<std::shared_ptr<const Engine>> load(std::unique_ptr<engine::EngineFile> file,
                                                     const EngineOptions &options);
 

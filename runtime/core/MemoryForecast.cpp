@@ -53,10 +53,14 @@ Result<MemoryUse> MemoryForecast::of(const FlatDims &dims,
   Plan plan = widened(variant.plan, dims);
   OffsetPlanner planner;
   TENON_ASSIGN(std::vector<int64_t> session, sessionValues(plan, symbols));
-  TENON_ASSIGN(StateLayout states, layOutState(plan, session, alignment));
   TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, session, dims, alignment, planner));
   MemoryUse use;
-  use.stateBytes = states.bytes;
+  uint64_t stateOfAll = 0;
+  for (uint32_t stage = 0; stage < plan.stages; ++stage) {
+    TENON_ASSIGN(StateLayout states, layOutState(plan, session, alignment, stage));
+    use.stateBytes = std::max(use.stateBytes, states.bytes);
+    stateOfAll += states.bytes * plan.ranksOfStage();
+  }
   use.arenaBytes = static_cast<uint64_t>(bound.arenaBytes);
   std::set<uint32_t> weights;
   for (const engine::Buffer &buffer : plan.buffers) {
@@ -75,7 +79,7 @@ Result<MemoryUse> MemoryForecast::of(const FlatDims &dims,
     for (int64_t bytes : bound.outputBytes) {
       use.portBytes += static_cast<uint64_t>(bytes) * (ranks - 1); // which all but the first keep
     }
-    use.stateBytes *= ranks;
+    use.stateBytes = stateOfAll;
     return use;
   }
   bool hasCalls = std::ranges::any_of(bound.steps, [](const BoundStep &step) {

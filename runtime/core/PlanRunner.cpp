@@ -41,11 +41,23 @@ Status PlanRunner::init(const LoadedVariant &variant, const PlanRunner *beside, 
   const Executor *executorBeside = beside ? beside->planExecutor.get() : nullptr;
   TENON_ASSIGN(planExecutor, variant.createExecutor(options, executorBeside, place));
   roots.assign(enginePlan.buffers.size(), nullptr);
+  stage = place.stage;
+  buffersOfStage = engine::buffersOfStage(enginePlan, stage);
   TENON_ASSIGN(session, runtime::sessionValues(enginePlan, options.symbols));
-  TENON_ASSIGN(StateLayout states, layOutState(enginePlan, session, planExecutor->alignment()));
+  TENON_ASSIGN(StateLayout states,
+               layOutState(enginePlan, session, planExecutor->alignment(), stage));
   stateBytes = states.bytes;
-  return stateBytes > options.memoryLimit ? outOfMemory(stateBytes)
-                                          : planExecutor->placeFixedRoots(roots, states);
+  if (stateBytes > options.memoryLimit) {
+    return outOfMemory(stateBytes);
+  }
+  TENON_TRY(planExecutor->placeFixedRoots(roots, states));
+  // Nothing can read what other stages have.
+  for (uint32_t buffer = 0; buffer < roots.size(); ++buffer) {
+    if (!buffersOfStage[buffer]) {
+      roots[buffer] = nullptr;
+    }
+  }
+  return Status::ok();
 }
 
 bool PlanRunner::takes(const Plan &plan, const FlatDims &dims) {
@@ -80,8 +92,8 @@ Status PlanRunner::bind(const FlatDims &dims) {
       return activate(entry->plan);
     }
   }
-  TENON_ASSIGN(BoundPlan bound,
-               BoundPlan::bind(enginePlan, session, dims, planExecutor->alignment(), planner));
+  TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(enginePlan, session, dims,
+                                                planExecutor->alignment(), planner, stage));
   uint64_t need = stateBytes + static_cast<uint64_t>(bound.arenaBytes);
   uint64_t scratch = planExecutor->scratchNeed(bound);
   if (need > options.memoryLimit || scratch > options.memoryLimit - need) {
@@ -123,6 +135,9 @@ Status PlanRunner::bindInputs(std::span<const InputBinding> inputs) {
     if (reinterpret_cast<uintptr_t>(inputs[i].data) % alignmentOf(port.dtype) != 0) {
       return bindingError("input", port, "its pointer is not aligned to its element");
     }
+    if (!buffersOfStage[port.buffer]) {
+      continue;
+    }
     uint64_t bytes = static_cast<uint64_t>(currentPlan->inputBytes[i]);
     Status bound = planExecutor->bindInput(i, inputs[i], bytes, roots[port.buffer]);
     if (!bound.isOk()) {
@@ -146,6 +161,9 @@ Status PlanRunner::bindOutputs(std::span<const OutputBinding> outputs) {
     if (reinterpret_cast<uintptr_t>(outputs[i].data) % alignmentOf(port.dtype) != 0) {
       return bindingError("output", port, "its pointer is not aligned to its element");
     }
+    if (!buffersOfStage[port.buffer]) {
+      continue;
+    }
     Status bound = planExecutor->bindOutput(i, outputs[i], bytes, roots[port.buffer]);
     if (!bound.isOk()) {
       return bound.prefix(strCat("output '", port.name, "'"));
@@ -158,7 +176,7 @@ Status PlanRunner::bindOutputs(std::span<const OutputBinding> outputs) {
 Status PlanRunner::checkOverlap() const {
   for (size_t i = 0; i < enginePlan.outputs.size(); ++i) {
     const std::byte *data = roots[enginePlan.outputs[i].buffer];
-    int64_t bytes = currentPlan->outputBytes[i];
+    int64_t bytes = data ? currentPlan->outputBytes[i] : 0;
     for (size_t k = 0; k < enginePlan.inputs.size(); ++k) {
       if (overlaps(data, bytes, roots[enginePlan.inputs[k].buffer], currentPlan->inputBytes[k])) {
         return bindingError("output", enginePlan.outputs[i], "its memory overlaps an input");

@@ -65,7 +65,9 @@ private:
 
   std::vector<int64_t> session; ///< values of the plan's session symbols
   uint64_t stateBytes = 0;
-  std::vector<std::byte *> roots; ///< by buffer; null for views
+  uint32_t stage = 0;
+  std::vector<bool> buffersOfStage; ///< by buffer
+  std::vector<std::byte *> roots;   ///< by buffer; null for views, and for what others have
 };
 
 } // namespace tenon::runtime

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -17,12 +18,12 @@ namespace tenon::runtime {
 
 class RankTeam {
 public:
-  /// `watch`, which outlives the team, sees its runs.
-  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks, RankWatch &watch);
+  /// `ranks` is a multiple of `stages`. `watch`, which outlives the team, sees its runs.
+  static Result<std::unique_ptr<RankTeam>> create(uint32_t ranks, uint32_t stages,
+                                                  RankWatch &watch);
   ~RankTeam();
 
-  uint32_t ranks() const { return group.ranks(); }
-  RankPlace place(uint32_t rank) { return {rank, &group}; }
+  RankPlace place(uint32_t rank);
   /// Calls `work` once for each rank, on that rank's thread, and returns when all are through: with
   /// the error of the lowest rank that gave one of its own, named unless that is 0. TN0105 in a
   /// fork of the process that made the team. `isRun`: a watch that waits for a rank may take it for
@@ -30,11 +31,17 @@ public:
   Status forEach(const std::function<Status(uint32_t rank)> &work, bool isRun = false);
 
 private:
-  RankTeam(uint32_t ranks, RankWatch &watch);
+  RankTeam(uint32_t ranks, uint32_t stages, RankWatch &watch);
   void workFor(uint32_t rank);
   void doPart(uint32_t rank);
+  void begin(bool isRun);
+  void endAll(uint32_t rank);
+  uint32_t ranksOfStage() const { return groups.front().ranks(); }
+  std::string nameOf(uint32_t rank) const;
 
-  RankGroup group;
+  std::list<RankGroup> groups;       ///< by stage
+  std::unique_ptr<RankLink[]> links; ///< by rank that sends
+  uint32_t linkCount;
   RankWatch &watch;
   int process;                 ///< whose threads they are: a fork has none of them
   std::vector<Status> results; ///< by rank, of the work at hand

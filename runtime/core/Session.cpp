@@ -1,13 +1,17 @@
 // Chooses the plan for the dims of a run, and has it run: by each rank, where there are several.
+//
+// One file: what a session does with its ranks, for each of its functions.
 
 #include "runtime/core/Session.h"
 
 #include "runtime/core/PlanRunner.h"
 #include "runtime/core/RankTeam.h"
+#include "runtime/core/RowParts.h"
 #include "runtime/device/cuda/CudaGroup.h"
 #include "support/Shape.h"
 #include "support/text/Text.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -123,9 +127,10 @@ struct Session::Impl {
   SessionOptions options;
   std::unique_ptr<RankTeam> team; ///< null for one rank
   std::vector<std::unique_ptr<RankRunners>> ranks;
-  /// What ranks but the first do with the outputs: keep them.
+  /// What ranks but the first of a stage do with the outputs: keep them.
   std::vector<OutputBinding> kept;
   FlatDims wanted; ///< dims asked for, kept to allocate nothing in a run
+  RowParts rows;
 
   Impl(std::shared_ptr<const Engine> sharedEngine, const SessionOptions &sessionOptions)
       : engine(std::move(sharedEngine)), options(sessionOptions) {}
@@ -156,7 +161,7 @@ struct Session::Impl {
   Status init() {
     uint32_t count = plan().ranks;
     if (count > 1) {
-      TENON_ASSIGN(team, RankTeam::create(count, engine->rankWatch()));
+      TENON_ASSIGN(team, RankTeam::create(count, plan().stages, engine->rankWatch()));
       Place place = engine->gpu() ? Place::Gpu : Place::Host;
       kept.assign(plan().outputs.size(), {nullptr, 0, place});
     }
@@ -193,44 +198,101 @@ struct Session::Impl {
     return forEachRank([&](uint32_t rank) { return ranks[rank]->prepare(wanted); });
   }
 
-  /// What the first rank measures, while the others do the same.
-  template <typename Time, typename Measure> Result<Time> timeAll(const Measure &measure) {
-    Time times{};
+  /// What the first rank of each stage measures, while the others do the same.
+  template <typename Time, typename Measure>
+  Result<std::vector<Time>> timeAll(const Measure &measure) {
+    std::vector<Time> times(plan().stages);
     std::unique_lock<std::mutex> lock = lockGroup();
     TENON_TRY(forEachRank([&](uint32_t rank) -> Status {
       TENON_ASSIGN(Time own, measure(*ranks[rank]));
-      if (rank == 0) {
-        times = std::move(own);
+      if (isFirstOfStage(rank)) {
+        times[plan().stageOf(rank)] = std::move(own);
       }
       return Status::ok();
     }));
     return times;
   }
 
-  Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
-             const RunOptions &runOptions) {
-    if (inputs.size() != plan().inputs.size()) {
-      return countError("inputs", inputs.size(), plan().inputs.size());
+  bool isFirstOfStage(uint32_t rank) const { return rank % plan().ranksOfStage() == 0; }
+
+  /// The rank that makes an output for the caller.
+  RankRunners &makerOf(size_t output) const {
+    const PlanRunner *active = first().active();
+    const Plan &own = active ? active->plan() : plan();
+    uint32_t stage = output < own.outputs.size() ? engine::stageOfOutput(own, output) : 0;
+    return *ranks[stage * own.ranksOfStage()];
+  }
+
+  /// Prepared by all before one begins: what the caller did wrong is said once.
+  Status prepare(const RunTensors &run) {
+    if (run.inputs.size() != plan().inputs.size()) {
+      return countError("inputs", run.inputs.size(), plan().inputs.size());
     }
-    if (outputs.size() != plan().outputs.size()) {
-      return countError("outputs", outputs.size(), plan().outputs.size());
+    if (run.outputs.size() != plan().outputs.size()) {
+      return countError("outputs", run.outputs.size(), plan().outputs.size());
     }
     wanted.clear();
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      TENON_TRY(addDims(i, inputs[i].dims));
+    for (size_t i = 0; i < run.inputs.size(); ++i) {
+      TENON_TRY(addDims(i, run.inputs[i].dims));
     }
+    return prepare();
+  }
+
+  Status run(const RunTensors &run, const RunOptions &runOptions) {
     if (team && runOptions.stream) {
       return Status::error(ErrorId::BadArgument, "a stream was given for a run on several ranks",
                            "pass none");
     }
-    // Prepared by all before one begins: a rank that could not would leave the others waiting.
-    TENON_TRY(prepare());
+    TENON_TRY(prepare(run));
+    const PlanRunner &active = *first().active();
+    if (plan().stages > 1 && rows.cut(active.plan(), run, active.current()->outputBytes) &&
+        prepareInOrder(rows.runs()).isOk()) {
+      return runPrepared(rows.runs(), run);
+    }
+    TENON_TRY(prepare(run));
     std::unique_lock<std::mutex> lock = lockGroup();
-    return forEachRank(
-        [&](uint32_t rank) {
-          return ranks[rank]->active()->run(inputs, rank == 0 ? outputs : kept, runOptions);
-        },
-        /*isRun=*/true);
+    return forEachRank([&](uint32_t rank) { return runOf(rank, run, runOptions); },
+                       /*isRun=*/true);
+  }
+
+  Status runInOrder(std::span<const RunTensors> runs) {
+    TENON_TRY(prepareInOrder(runs));
+    return runs.empty() ? Status::ok() : runPrepared(runs, runs.back());
+  }
+
+private:
+  Status prepareInOrder(std::span<const RunTensors> runs) {
+    for (const RunTensors &run : runs) {
+      TENON_TRY(prepare(run));
+    }
+    return Status::ok();
+  }
+
+  /// What the session then says of outputs is that of `last`.
+  Status runPrepared(std::span<const RunTensors> runs, const RunTensors &last) {
+    {
+      std::unique_lock<std::mutex> lock = lockGroup();
+      TENON_TRY(forEachRank(
+          [&](uint32_t rank) {
+            FlatDims dims;
+            for (const RunTensors &run : runs) {
+              dims.clear();
+              for (const InputBinding &input : run.inputs) {
+                dims.insert(dims.end(), input.dims.begin(), input.dims.end());
+              }
+              TENON_TRY(ranks[rank]->prepare(dims));
+              TENON_TRY(runOf(rank, run, {}));
+            }
+            return Status::ok();
+          },
+          /*isRun=*/true));
+    }
+    return prepare(last);
+  }
+
+  Status runOf(uint32_t rank, const RunTensors &run, const RunOptions &runOptions) {
+    std::span<const OutputBinding> outputs = isFirstOfStage(rank) ? run.outputs : kept;
+    return ranks[rank]->active()->run(run.inputs, outputs, runOptions);
   }
 };
 
@@ -277,11 +339,13 @@ uint64_t Session::outputBytes(size_t output) const {
 
 Status Session::run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
                     const RunOptions &options) {
-  return impl->run(inputs, outputs, options);
+  return impl->run({inputs, outputs}, options);
 }
 
+Status Session::runInOrder(std::span<const RunTensors> runs) { return impl->runInOrder(runs); }
+
 const void *Session::outputData(size_t output) const {
-  return impl->first().executor().outputData(output);
+  return impl->makerOf(output).executor().outputData(output);
 }
 
 Status Session::resetState() {
@@ -311,8 +375,21 @@ const engine::Plan &Session::activePlan() const {
 }
 
 RunInfo Session::info() const {
-  return impl->first().current() ? impl->first().executor().info(*impl->first().current())
-                                 : RunInfo();
+  RunInfo all;
+  if (!impl->first().current()) {
+    return all;
+  }
+  all = impl->first().executor().info(*impl->first().current());
+  uint32_t each = impl->plan().ranksOfStage();
+  for (uint32_t rank = each; rank < impl->ranks.size(); rank += each) {
+    const RankRunners &own = *impl->ranks[rank];
+    RunInfo info = own.executor().info(*own.current());
+    all.kernels += info.kernels;
+    all.calls += info.calls;
+    all.moves += info.moves;
+    all.collectives += info.collectives;
+  }
+  return all;
 }
 
 namespace {
@@ -328,8 +405,10 @@ Result<double> Session::timeRuns(unsigned count) {
   if (!impl->first().current()) {
     return nothingToTime();
   }
-  return impl->timeAll<double>(
-      [&](RankRunners &rank) { return rank.executor().timeRuns(*rank.current(), count); });
+  TENON_ASSIGN(std::vector<double> seconds, impl->timeAll<double>([&](RankRunners &rank) {
+    return rank.executor().timeRuns(*rank.current(), count);
+  }));
+  return *std::ranges::max_element(seconds);
 }
 
 Result<std::vector<StepTime>> Session::timeSteps(unsigned count, StepOrder order) {
@@ -337,10 +416,14 @@ Result<std::vector<StepTime>> Session::timeSteps(unsigned count, StepOrder order
   if (!current) {
     return nothingToTime();
   }
-  TENON_ASSIGN(std::vector<StepTime> times,
+  TENON_ASSIGN(std::vector<std::vector<StepTime>> stages,
                impl->timeAll<std::vector<StepTime>>([&](RankRunners &rank) {
                  return rank.executor().timeSteps(*rank.current(), count, order);
                }));
+  std::vector<StepTime> times;
+  for (const std::vector<StepTime> &stage : stages) {
+    times.insert(times.end(), stage.begin(), stage.end());
+  }
   for (StepTime &time : times) {
     const engine::Instruction &instruction =
         impl->first().active()->plan().instructions[time.instruction];

@@ -13,6 +13,12 @@
 
 namespace tenon::runtime {
 
+/// The tensors of a run, in the engine's order.
+struct RunTensors {
+  std::span<const InputBinding> inputs;
+  std::span<const OutputBinding> outputs;
+};
+
 class Session {
 public:
   static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Engine> engine,
@@ -41,6 +47,9 @@ public:
   /// output, nor outputs each other. With dims seen before, nothing is allocated.
   Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
              const RunOptions &options = {});
+  /// The same for several runs in this order, complete when it returns ok. Stages of a plan work on
+  /// different ones at the same time. All are prepared before the first begins.
+  Status runInOrder(std::span<const RunTensors> runs);
   /// The bytes of an output kept in the session by the last run, in the place that its binding
   /// named. Valid until the next run.
   const void *outputData(size_t output) const;

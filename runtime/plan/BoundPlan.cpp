@@ -295,7 +295,7 @@ private:
 
   Status bindInstruction(uint32_t index) {
     const Instruction &instruction = plan.instructions[index];
-    if (instruction.kind == InstructionKind::Return) {
+    if (instruction.kind == InstructionKind::Return || !instruction.runsIn(out.stage)) {
       return Status::ok();
     }
     BoundStep step;
@@ -397,7 +397,7 @@ private:
     int64_t bytes = 0, all = 0;
     bool fits = !__builtin_mul_overflow(value(instruction.sizes[0]),
                                         int64_t(bitWidth(instruction.dtype) / 8), &bytes) &&
-                !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranks) : 1, &all);
+                !__builtin_mul_overflow(bytes, isGather ? int64_t(plan.ranksOfStage()) : 1, &all);
     fits &= instruction.kernel == kNone || value(instruction.sizes[1]) >= 0;
     bytes = fits ? bytes : -1;
     if (instruction.kernel == kNone) {
@@ -494,12 +494,14 @@ Result<std::vector<int64_t>> sessionValues(const Plan &plan, std::span<const Sym
 }
 
 Result<StateLayout> layOutState(const Plan &plan, std::span<const int64_t> session,
-                                int64_t alignment) {
+                                int64_t alignment, uint32_t stage) {
   StateLayout layout;
   int64_t end = 0;
-  for (const Buffer &buffer : plan.buffers) {
+  std::vector<bool> isOfStage = engine::buffersOfStage(plan, stage);
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer &buffer = plan.buffers[i];
     layout.offsets.push_back(static_cast<uint64_t>(end));
-    if (!isRootOf(buffer, Space::State)) {
+    if (!isRootOf(buffer, Space::State) || !isOfStage[i]) {
       continue;
     }
     std::optional<int64_t> size = engine::evaluate(plan.exprs.program(buffer.size), session);
@@ -516,8 +518,9 @@ Result<StateLayout> layOutState(const Plan &plan, std::span<const int64_t> sessi
 
 Result<BoundPlan> BoundPlan::bind(const Plan &plan, std::span<const int64_t> session,
                                   const FlatDims &inputDims, int64_t alignment,
-                                  OffsetPlanner &planner) {
+                                  OffsetPlanner &planner, uint32_t stage) {
   BoundPlan bound;
+  bound.stage = stage;
   bound.inputDims = inputDims;
   TENON_TRY(PlanBinder(plan, bound).run(session, alignment, planner));
   bound.pointers.resize(bound.sources.size());

@@ -84,17 +84,17 @@ struct StateLayout {
   std::vector<uint64_t> offsets; ///< by buffer
   uint64_t bytes = 0;
 };
-/// `session` has a value for each session symbol.
+/// Of a stage of the plan. `session` has a value for each session symbol.
 Result<StateLayout> layOutState(const engine::Plan &plan, std::span<const int64_t> session,
-                                int64_t alignment);
+                                int64_t alignment, uint32_t stage = 0);
 
 struct BoundPlan {
   /// Binds and checks the symbols, evaluates everything, checks every view, copy and port size and
-  /// lays the arena out. `session` are sessionValues; `inputDims` has the plan's ranks already;
-  /// `alignment` is that of arena buffers.
+  /// lays the arena out. The steps are those of a stage of the plan. `session` are sessionValues;
+  /// `inputDims` has the plan's ranks already; `alignment` is that of arena buffers.
   static Result<BoundPlan> bind(const engine::Plan &plan, std::span<const int64_t> session,
                                 const FlatDims &inputDims, int64_t alignment,
-                                OffsetPlanner &planner);
+                                OffsetPlanner &planner, uint32_t stage = 0);
 
   /// Before a run: data-dependent symbols back to their bounds. Outputs then have their largest
   /// dims.
@@ -109,6 +109,7 @@ struct BoundPlan {
   /// How many steps are the same in every run: those before the first size that data decides.
   uint32_t fixedSteps() const;
 
+  uint32_t stage = 0;
   FlatDims inputDims;
   std::vector<std::vector<int64_t>> outputDims;
   std::vector<int64_t> inputBytes;

@@ -1,4 +1,4 @@
-// A barrier of two phases whose waits end when a rank fails.
+// A barrier of two phases and a link of one place, whose waits end when a rank fails.
 
 #include "runtime/plan/RankGroup.h"
 
@@ -40,6 +40,10 @@ void RankGroup::fail(uint32_t rank) {
     while (rank < first && !firstFailed.compare_exchange_weak(first, rank)) {
     }
   }
+  end();
+}
+
+void RankGroup::end() {
   over.fetch_or(kFailed, std::memory_order_release);
   over.notify_all();
 }
@@ -76,5 +80,36 @@ void RankGroup::begin(bool isRun) {
   over.store(0);
   firstFailed.store(ranks());
 }
+
+/// Whether it ended by the other side's turn.
+bool RankLink::waitWhile(uint32_t parity) {
+  uint32_t now = turns.load(std::memory_order_acquire);
+  while (now % 2 == parity && (now & kFailed) == 0) {
+    turns.wait(now, std::memory_order_acquire);
+    now = turns.load(std::memory_order_acquire);
+  }
+  return now % 2 != parity;
+}
+
+bool RankLink::give(const void *value) {
+  given = value;
+  turns.fetch_add(1, std::memory_order_release);
+  turns.notify_all();
+  return waitWhile(1);
+}
+
+const void *RankLink::take() { return waitWhile(0) ? given : nullptr; }
+
+void RankLink::taken() {
+  turns.fetch_add(1, std::memory_order_release);
+  turns.notify_all();
+}
+
+void RankLink::fail() {
+  turns.fetch_or(kFailed, std::memory_order_release);
+  turns.notify_all();
+}
+
+void RankLink::reset() { turns.store(0); }
 
 } // namespace tenon::runtime

@@ -1,6 +1,6 @@
-// Where the ranks of a session meet: each runs the same plan on a thread of its own, and at a
-// collective none goes on before all have come. What is done there is the device's; what it shares
-// between ranks it hands over by pointers.
+// Where the ranks of a session meet: those of a stage run the same instructions on a thread each,
+// and at a collective none goes on before all have come. What is done there is the device's; what
+// it shares between ranks it hands over by pointers. Between stages a link leads from rank to rank.
 
 #pragma once
 
@@ -26,6 +26,10 @@ public:
 
   /// Ends the wait of the others: this rank does not come any more.
   void fail(uint32_t rank);
+  /// The same, for what failed in another group.
+  void end();
+  /// This rank waited for one of another group in vain: it does not count as the one that failed.
+  void giveUp(uint32_t rank) { isLeft[rank] = 1; }
   /// The lowest of those that failed by themselves.
   std::optional<uint32_t> failed() const;
   /// Before ranks do something together, while none does. `isRun`: what they do is looked at by
@@ -34,7 +38,7 @@ public:
   /// This rank is through with it.
   void leave(uint32_t rank) { meetings[rank].store(kThrough, std::memory_order_relaxed); }
   /// All are through.
-  void end() { isRunning.store(false, std::memory_order_relaxed); }
+  void endRun() { isRunning.store(false, std::memory_order_relaxed); }
 
   /// A rank that others wait for, and where it is: another number once it has gone on.
   struct Awaited {
@@ -60,10 +64,37 @@ private:
   std::atomic<uint32_t> firstFailed;
 };
 
+/// From a rank to the one in the same position of the next stage: one value at a time. Each side by
+/// the thread of its rank.
+class RankLink {
+public:
+  /// Waits until the other side has taken what is given. False where a rank has failed.
+  bool give(const void *value);
+  /// Waits for what is given, which stays valid until `taken`. Null where a rank has failed.
+  const void *take();
+  void taken();
+
+  /// Ends the waits of both sides.
+  void fail();
+  /// Before a run, while no rank is in one.
+  void reset();
+
+private:
+  bool waitWhile(uint32_t parity);
+
+  const void *given = nullptr;
+  std::atomic<uint32_t> turns = 0; ///< odd: a value is given; and whether a rank has failed
+};
+
 /// Which rank of which group an executor works for; alone without a group.
 struct RankPlace {
-  uint32_t rank = 0;
-  RankGroup *group = nullptr; ///< outlives the executor
+  uint32_t rank = 0;     ///< of the session
+  uint32_t position = 0; ///< in its group
+  uint32_t stage = 0;
+  uint32_t ofSession = 1;     ///< ranks
+  RankGroup *group = nullptr; ///< of the stage; outlives the executor, as links do
+  RankLink *before = nullptr; ///< from the stage before; null for the first
+  RankLink *after = nullptr;  ///< to the stage behind; null for the last
 };
 
 } // namespace tenon::runtime

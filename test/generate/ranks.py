@@ -121,6 +121,24 @@ class Ranks(PagesTest):
                 self.assertEqual((0, ""), (done.returncode, done.stderr))
                 self.assertEqual(json.loads(self.tool("generate", engine, "Hello", "--json"))["answers"][0]["text"], done.stdout)
 
+    def test_stages(self):
+        """Stages give the bits of the ranks that one of them has, and read a part of the weights."""
+        random = np.random.default_rng(1)
+        tokens = {sequence: random.integers(0, 256, length) for sequence, length in enumerate(LENGTHS)}
+        for name, ranks in ((name, ranks) for name in (MODELS if ALL else ("llama", "gemma3")) for ranks in (("1", "2") if ALL or name == "llama" else ("1",))):
+            with self.subTest(name, ranks=ranks):
+                found = []
+                for stages in ("1", "2"):
+                    engine, table, _ = self.build(name, "--tp", ranks, "--pp", stages)
+                    found.append(self.run_steps(engine, table, mixed(tokens, 1), 1))
+                for sequence in tokens:
+                    self.assertTrue((found[0][sequence].view(np.uint32) == found[1][sequence].view(np.uint32)).all(), (name, ranks, sequence))
+                told = json.loads(self.tool("inspect", engine, "--json"))
+                self.assertEqual((2 * int(ranks), 2), (told["ranks"], told["stages"]))
+                self.assertLess(max(told["weights_bytes_of_stages"]), 0.75 * sum(told["weights_bytes_of_stages"]))
+                answer = json.loads(self.tool("generate", engine, PROMPT, "--raw", "--json", "--max-tokens", "4"))["answers"][0]
+                self.assertEqual(4, len(answer["tokens"]))
+
     def test_sums_on_gpus(self):
         """The sum in front of each norm but the last, whose rows are asked for, takes residual and norm; unless that is ruled out."""
         path = self.folder / "llama.gguf"

@@ -157,10 +157,20 @@ class Sharding(ToolTest):
             self.assertRegex(page, f"`{key}(\\[\\])?`")
 
     def test_stages(self):
-        """Half of the layers on each of two GPUs; eight micro-batches wait a ninth of the time."""
-        one, two = (self.explain(self.shape("llama-1b"), "--tp", "1", "--pp", stages) for stages in (1, 2))
-        self.assertEqual(one["options"][0]["weight_bytes"], 2 * two["options"][0]["weight_bytes"])
-        self.assertAlmostEqual(1 / 9, two["pipeline"]["bubble"])
+        """About half of time and memory on each of two GPUs; few values pass; eight micro-batches wait a ninth of the time."""
+        for shape, pays in (("llama-8b", False), ("llama-70b", True)):
+            one, two = (self.explain(self.shape(shape), "--tp", "1", "--pp", stages)["options"][0] for stages in (1, 2))
+            stages = two["stages"]
+            self.assertEqual(one["cache_bytes_of_token"], sum(stage["cache_bytes_of_token"] for stage in stages))
+            # The residual stream, and at most what is between the two halves of a feed-forward part.
+            self.assertEqual(0, stages[0]["received_bytes"])
+            self.assertIn(stages[1]["received_bytes"] // (SHAPES[shape][0] * 2), range(1, 6))
+            self.assertEqual("lm_head", stages[1]["last"])
+            weights = [stage["weight_bytes"] for stage in stages]
+            self.assertAlmostEqual(one["weight_bytes"], sum(weights), delta=one["weight_bytes"] / 100)
+            self.assertLess(max(weights), 0.55 * sum(weights))
+            self.assertEqual(pays, two["stages_pay"] != "", two["stages_pay"])
+        self.assertAlmostEqual(1 / 9, self.explain(self.shape("llama-1b"), "--tp", "1", "--pp", "2")["pipeline"]["bubble"])
 
 
 if __name__ == "__main__":

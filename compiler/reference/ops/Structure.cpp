@@ -161,9 +161,15 @@ Status evaluateUnpack(Evaluation &evaluation) {
   return evaluation.finish(std::move(array));
 }
 
+/// Stages of a pipeline are computed one after the other.
+Status evaluateSendReceive(Evaluation &evaluation) {
+  return evaluation.finish(evaluation.operands[0]);
+}
+
 constexpr OpRow kStructureOpRows[] = {
-    {"tn.weight", evaluateWeight}, {"tn.constant", evaluateConstant}, {"tn.sizes", evaluateSizes},
-    {"tn.pack", evaluatePack},     {"tn.unpack", evaluateUnpack},
+    {"tn.weight", evaluateWeight}, {"tn.constant", evaluateConstant},
+    {"tn.sizes", evaluateSizes},   {"tn.pack", evaluatePack},
+    {"tn.unpack", evaluateUnpack}, {"tn.send_receive", evaluateSendReceive},
 };
 
 } // namespace

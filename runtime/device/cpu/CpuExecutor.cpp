@@ -56,7 +56,7 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
         "request as many as there are CPUs");
   }
   if (place.group) {
-    threads = std::max(1u, threads / place.group->ranks());
+    threads = std::max(1u, threads / place.ofSession);
   }
   TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
   return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool), place));
@@ -99,7 +99,7 @@ Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots, const StateLay
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
     if (isRootOf(buffer, Space::Const)) {
-      roots[i] = weights + variant.file().weights()[buffer.weight].offsetOf(place.rank);
+      roots[i] = weights + variant.file().weights()[buffer.weight].offsetOf(place.position);
     } else if (isRootOf(buffer, Space::State)) {
       roots[i] = state.data() + states.offsets[i];
     }
@@ -167,7 +167,7 @@ MemoryUse CpuExecutor::memoryUse() const {
   use.stateBytes = state.size();
   use.scratchBytes = scratch.size();
   for (const AlignedBuffer &kept : keptOutputs) {
-    use.portBytes += place.rank == 0 ? 0 : kept.size(); // the first rank's are the caller's
+    use.portBytes += place.position == 0 ? 0 : kept.size(); // the first rank's are the caller's
   }
   return use;
 }
@@ -252,7 +252,11 @@ void CpuExecutor::copy(const BoundPlan &bound, const BoundStep &step) {
 Status CpuExecutor::exchange(const BoundPlan &bound, const BoundStep &step) {
   const engine::Instruction &instruction = variant.plan().instructions[step.instruction];
   void *const *operands = bound.pointers.data() + step.firstPointer;
-  std::optional<std::span<const void *const>> parts = place.group->meet(place.rank, operands[0]);
+  if (instruction.collective == engine::CollectiveKind::SendReceive) {
+    return pass(bound, step);
+  }
+  std::optional<std::span<const void *const>> parts =
+      place.group->meet(place.position, operands[0]);
   if (!parts) {
     return rankError(*place.group);
   }
@@ -271,7 +275,31 @@ Status CpuExecutor::exchange(const BoundPlan &bound, const BoundStep &step) {
       addRanks(instruction.dtype, *parts, to, begin * kSummedElements, last);
     });
   }
-  return place.group->meet(place.rank) ? Status::ok() : rankError(*place.group);
+  return place.group->meet(place.position) ? Status::ok() : rankError(*place.group);
+}
+
+/// To the stage behind, which copies it, or of the one before.
+Status CpuExecutor::pass(const BoundPlan &bound, const BoundStep &step) {
+  const engine::Instruction &instruction = variant.plan().instructions[step.instruction];
+  void *const *operands = bound.pointers.data() + step.firstPointer;
+  bool isDone = false;
+  if (place.stage > 0 && instruction.runsIn(place.stage - 1)) {
+    const void *from = place.before->take();
+    isDone = from != nullptr;
+    if (isDone) {
+      size_t bytes = static_cast<size_t>(bound.sizes[step.firstSize] *
+                                         int64_t(bitWidth(instruction.dtype) / 8));
+      std::memcpy(operands[1], from, bytes);
+      place.before->taken();
+    }
+  } else {
+    isDone = place.after->give(operands[0]);
+  }
+  if (!isDone) {
+    place.group->giveUp(place.position);
+    return rankError(*place.group);
+  }
+  return Status::ok();
 }
 
 Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {

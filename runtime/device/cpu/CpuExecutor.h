@@ -48,6 +48,7 @@ private:
   void setRanges(const BoundPlan &bound, const BoundStep &step);
   void copy(const BoundPlan &bound, const BoundStep &step);
   Status exchange(const BoundPlan &bound, const BoundStep &step);
+  Status pass(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
                unsigned thread);
   double takeBusySeconds();

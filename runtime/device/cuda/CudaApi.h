@@ -143,6 +143,9 @@ struct GraphUpdateInfo {
     (void *to, DevicePointer from, size_t bytes, StreamHandle stream))                             \
   X(memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                                       \
     (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                     \
+  X(memcpyPeerAsync, "cuMemcpyPeerAsync",                                                          \
+    (DevicePointer to, ContextHandle toContext, DevicePointer from, ContextHandle fromContext,     \
+     size_t bytes, StreamHandle stream))                                                           \
   X(memsetD8Async, "cuMemsetD8Async",                                                              \
     (DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream))                    \
   X(streamCreate, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                       \

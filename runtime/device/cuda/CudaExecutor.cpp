@@ -1,6 +1,8 @@
 // Everything of a run is put on one stream in order: inputs, the plan, outputs. The first run of a
 // plan launches each step; later ones launch its graph, and what comes behind a size that data
 // decides.
+//
+// One file: a run from its inputs to its outputs, in the order of its steps.
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
@@ -21,8 +23,6 @@ constexpr uint64_t kStagingPiece = uint64_t(4) << 20;
 /// Written before the runs of a step are timed, so that the host is ahead of the GPU when they
 /// begin.
 constexpr uint64_t kLeadBytes = uint64_t(512) << 20;
-/// Below this a graph has nothing to save.
-constexpr size_t kMinGraphSteps = 2;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
@@ -31,10 +31,11 @@ DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePoin
 CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &options,
                            RankPlace ofRank)
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
-      done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
-      state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      statuses(device, MemoryKind::Pinned), selected(device, MemoryKind::Pinned),
-      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds), place(ofRank) {
+      done(device), planStart(device), planEnd(device), written(device), copied(device),
+      arena(device, MemoryKind::Device), state(device, MemoryKind::Device),
+      workspace(device, MemoryKind::Device), statuses(device, MemoryKind::Pinned),
+      selected(device, MemoryKind::Pinned), overlaps(options.overlapBranches),
+      calls(loaded, options.measureSeconds), place(ofRank) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -49,7 +50,7 @@ Result<std::unique_ptr<Executor>> CudaExecutor::create(const CudaVariant &varian
                                                        RankPlace place) {
   std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options, place));
   TENON_TRY(executor->open());
-  if (place.group) {
+  if (place.group && place.group->ranks() > 1) {
     TENON_TRY(executor->joinGroup(beside));
   }
   return std::unique_ptr<Executor>(std::move(executor));
@@ -64,6 +65,8 @@ Status CudaExecutor::open() {
   ContextScope scope(*device);
   TENON_TRY(stream.open());
   TENON_TRY(done.open(kEventNoTiming));
+  TENON_TRY(written.open(kEventNoTiming));
+  TENON_TRY(copied.open(kEventNoTiming));
   TENON_TRY(planStart.open(kEventWithTiming));
   return planEnd.open(kEventWithTiming);
 }
@@ -249,15 +252,23 @@ Status CudaExecutor::runPlan(BoundPlan &bound, StreamHandle target) {
   // The first run may load code, which a capture must not.
   usedGraph = part.hasRun && makeGraph(bound);
   part.hasRun = true;
-  if (usedGraph) {
-    TENON_TRY(part.graph.launch(target));
-  }
-  return runSteps(bound, usedGraph ? bound.fixedSteps() : 0, target);
+  return usedGraph ? runGraphs(bound, target) : runSteps(bound, 0, bound.steps.size(), target);
 }
 
-Status CudaExecutor::runSteps(BoundPlan &bound, size_t first, StreamHandle target) {
+Status CudaExecutor::runGraphs(BoundPlan &bound, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
-  for (size_t i = first; i < bound.steps.size(); ++i) {
+  size_t done = 0;
+  for (const CudaGraph &graph : part.graphs) {
+    TENON_TRY(runSteps(bound, done, graph.firstStep(), target));
+    TENON_TRY(graph.launch(target));
+    done = graph.endStep();
+  }
+  return runSteps(bound, done, bound.steps.size(), target);
+}
+
+Status CudaExecutor::runSteps(BoundPlan &bound, size_t first, size_t end, StreamHandle target) {
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  for (size_t i = first; i < end; ++i) {
     const BoundStep &step = bound.steps[i];
     TENON_TRY(step.kind == InstructionKind::Size ? bindSize(bound, i, target)
                                                  : part.run(step, target, true));
@@ -287,17 +298,20 @@ Status CudaExecutor::bindSize(BoundPlan &bound, size_t index, StreamHandle targe
 /// are launched one by one from then on, and info() says why.
 bool CudaExecutor::makeGraph(const BoundPlan &bound) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
-  if (!part.refusal.empty() || bound.fixedSteps() < kMinGraphSteps) {
+  if (!part.refusal.empty() || part.graphs.empty()) {
     return false;
   }
-  if (part.graph.isCurrent(bound, workspace.data())) {
-    return true;
+  for (CudaGraph &graph : part.graphs) {
+    if (graph.isCurrent(bound, workspace.data())) {
+      continue;
+    }
+    Status status = graph.update(bound, workspace.data(), stream.handle(), part);
+    if (!status.isOk()) {
+      part.refusal = status.toString();
+      return false;
+    }
   }
-  Status status = part.graph.update(bound, workspace.data(), stream.handle(), part);
-  if (!status.isOk()) {
-    part.refusal = status.toString();
-  }
-  return status.isOk();
+  return true;
 }
 
 const void *CudaExecutor::outputData(size_t index) const {

@@ -59,6 +59,13 @@ private:
     uint64_t bytes = 0;
   };
   struct PlanPart;
+  /// What a rank hands over to that of the stage behind, which copies it.
+  struct Handover {
+    const void *from = nullptr;
+    ContextHandle context = nullptr;
+    EventHandle written = nullptr;
+    mutable EventHandle copied = nullptr; ///< of the stage behind
+  };
 
   CudaExecutor(const CudaVariant &loaded, const SessionOptions &options, RankPlace place);
   Status open();
@@ -72,6 +79,8 @@ private:
   /// that.
   bool takesNormed(const BoundPlan &bound, const BoundStep &step) const;
   Status takeFailureOfGroup();
+  bool isBetweenStages(const BoundStep &step) const;
+  Status pass(const BoundPlan &bound, const BoundStep &step, StreamHandle target);
   Status startCollective(const BoundPlan &bound, const BoundStep &step, StreamHandle target,
                          bool mayStartEarly);
 
@@ -92,7 +101,8 @@ private:
   Status copyOutputs(StreamHandle target);
   Status finishOutputs();
   Status runPlan(BoundPlan &bound, StreamHandle target);
-  Status runSteps(BoundPlan &bound, size_t first, StreamHandle target);
+  Status runSteps(BoundPlan &bound, size_t first, size_t end, StreamHandle target);
+  Status runGraphs(BoundPlan &bound, StreamHandle target);
   Status bindSize(BoundPlan &bound, size_t index, StreamHandle target);
   bool makeGraph(const BoundPlan &bound);
 
@@ -103,6 +113,9 @@ private:
   CudaEvent done;      ///< recorded after a run that was not waited for
   CudaEvent planStart; ///< around the plan, for timing
   CudaEvent planEnd;
+  CudaEvent written; ///< what goes to the stage behind
+  CudaEvent copied;  ///< what came from the stage before
+  Handover handover; ///< to the stage behind, which may look at it until the run has ended
   StreamHandle lastStream = nullptr;
   bool isPending = false; ///< a run may still be under way; `done` was recorded behind it
   bool isTimed = false;

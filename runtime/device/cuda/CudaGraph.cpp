@@ -68,7 +68,7 @@ Status CudaGraph::captureSteps(const BoundPlan &bound, const Streams &streams, S
   std::vector<engine::Section>::const_iterator section = sections.begin();
   NodeHandle last[2] = {}; // of the main stream and of the other
   bool followsOne[2] = {true, true};
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = first; i < end; ++i) {
     bool isWithin = section != sections.end() && i >= section->first;
     if (isWithin && i == section->first) {
       TENON_TRY(streams.part());
@@ -135,7 +135,7 @@ NodeHandle CudaGraph::lastNode(StreamHandle stream) const {
 /// Sets the changed addresses in the nodes of their kernels; false when a change is elsewhere.
 bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
   std::vector<size_t> changed;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = first; i < end; ++i) {
     const BoundStep &step = bound.steps[i];
     bool isSame =
         std::memcmp(pointers.data() + step.firstPointer, bound.pointers.data() + step.firstPointer,
@@ -144,7 +144,7 @@ bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
     if (isSame || isSkipped) {
       continue;
     }
-    if (!original.nodes[i]) {
+    if (!original.nodes[i - first]) {
       return false;
     }
     changed.push_back(i);
@@ -157,7 +157,8 @@ bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
     node.blockX = step.threads;
     node.sharedBytes = static_cast<unsigned>(step.scratch);
     node.params = runner.params(step);
-    if (device->driver().graphExecKernelNodeSetParams(exec, original.nodes[i], &node) != kSuccess) {
+    if (device->driver().graphExecKernelNodeSetParams(exec, original.nodes[i - first], &node) !=
+        kSuccess) {
       return false;
     }
   }

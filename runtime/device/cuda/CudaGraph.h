@@ -1,4 +1,4 @@
-// The first steps of a bound plan, or all, as one launch: captured once, on two streams where
+// Steps of a bound plan in a row, as one launch: captured once, on two streams where
 // branches overlap, and updated in place when only addresses change.
 
 #pragma once
@@ -26,14 +26,16 @@ public:
 
 class CudaGraph {
 public:
-  /// Of the first `steps`, which are the same in every run; in `taken` their queues part and meet.
-  CudaGraph(std::shared_ptr<const CudaDevice> owner, uint32_t steps,
+  /// Of steps [first, end), which are the same in every run; in `taken` their queues part and meet.
+  CudaGraph(std::shared_ptr<const CudaDevice> owner, uint32_t firstStep, uint32_t endStep,
             std::vector<engine::Section> taken)
-      : device(std::move(owner)), count(steps), sections(std::move(taken)) {}
+      : device(std::move(owner)), first(firstStep), end(endStep), sections(std::move(taken)) {}
   ~CudaGraph();
   CudaGraph(const CudaGraph &) = delete;
   CudaGraph &operator=(const CudaGraph &) = delete;
 
+  uint32_t firstStep() const { return first; }
+  uint32_t endStep() const { return end; }
   /// Whether the graph runs on the plan's present addresses and this workspace.
   bool isCurrent(const BoundPlan &bound, const void *workspace) const;
   /// Makes it so. `stream` is used for capturing only.
@@ -44,7 +46,7 @@ public:
 private:
   struct Captured {
     GraphHandle graph = nullptr;
-    std::vector<NodeHandle> nodes; ///< by step; null where it is not one kernel
+    std::vector<NodeHandle> nodes; ///< by step from the first; null where it is not one kernel
   };
   struct Streams;
 
@@ -57,7 +59,7 @@ private:
   void release();
 
   std::shared_ptr<const CudaDevice> device;
-  uint32_t count;
+  uint32_t first, end;
   std::vector<engine::Section> sections;
   Captured original; ///< what `exec` was made from
   GraphExecHandle exec = nullptr;

@@ -67,27 +67,11 @@ CudaGroup::open(std::vector<std::shared_ptr<const CudaDevice>> devices, int64_t 
     group->members.push_back(
         {device, CudaBuffer(device, MemoryKind::Device), CudaBuffer(device, MemoryKind::Pinned)});
   }
-  TENON_TRY(group->checkAlike());
   group->noPeers = group->reachPeers();
   if (group->noPeers.isOk()) {
     TENON_TRY(group->share(longestMessage));
   }
   return group;
-}
-
-Status CudaGroup::checkAlike() const {
-  const DeviceInfo &first = members.front().device->info();
-  for (const Member &member : members) {
-    const DeviceInfo &info = member.device->info();
-    if (info.name != first.name || info.memoryBytes != first.memoryBytes) {
-      return Status::error(ErrorId::DeviceNotFound,
-                           strCat("GPU ", first.ordinal, " is ", first.name, " and GPU ",
-                                  info.ordinal, " is ", info.name,
-                                  ", but ranks of a group need equal GPUs"),
-                           "choose GPUs of one kind by CUDA_VISIBLE_DEVICES");
-    }
-  }
-  return Status::ok();
 }
 
 /// DeviceNotFound names the first pair without access.

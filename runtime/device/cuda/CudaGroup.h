@@ -46,8 +46,8 @@ std::mutex &runsOfGroups();
 
 class CudaGroup {
 public:
-  /// `devices` by rank, all different. DeviceNotFound where they are not alike. Where one cannot
-  /// reach the memory of another, there is NCCL only.
+  /// `devices` by rank, all different and alike. Where one cannot reach the memory of another,
+  /// there is NCCL only.
   static Result<std::shared_ptr<CudaGroup>>
   open(std::vector<std::shared_ptr<const CudaDevice>> devices,
        int64_t longestMessage = kLongestMessage);
@@ -80,7 +80,6 @@ private:
     CudaBuffer status; ///< the host's: a word
   };
   CudaGroup() = default;
-  Status checkAlike() const;
   Status reachPeers();
   Status share(int64_t longestMessage);
 

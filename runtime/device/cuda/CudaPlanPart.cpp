@@ -16,6 +16,8 @@ using engine::InstructionKind;
 namespace {
 
 constexpr int64_t kMaxBlocks = INT32_MAX;
+/// Below this a graph has nothing to save.
+constexpr uint32_t kMinGraphSteps = 2;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
@@ -42,7 +44,15 @@ std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &boun
 
 CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
                                  std::vector<engine::Section> sections)
-    : executor(owner), bound(plan), graph(owner.device, plan.fixedSteps(), sections) {
+    : executor(owner), bound(plan) {
+  uint32_t first = 0;
+  for (uint32_t step = 0; step <= plan.fixedSteps(); ++step) {
+    bool isEnd = step == plan.fixedSteps() || executor.isBetweenStages(plan.steps[step]);
+    if (isEnd && step - first >= kMinGraphSteps) {
+      graphs.emplace_back(owner.device, first, step, sections);
+    }
+    first = isEnd ? step + 1 : first;
+  }
   for (const engine::Section &section : sections) {
     for (uint32_t step = section.first; step < section.end; ++step) {
       if (plan.steps[step].queue != 0) {
@@ -66,6 +76,9 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
     Status status = call->second->run(buffers, workspace, stream);
     return status.isOk() ? std::move(status)
                          : Status(status.prefix(strCat("'", instruction.label, "'")));
+  }
+  if (executor.isBetweenStages(step)) {
+    return executor.pass(bound, step, stream);
   }
   if (step.kind == InstructionKind::Collective) {
     return step.grid == 0 ? Status::ok()

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/CudaExecutor.h"
 
 #include <array>
+#include <list>
 #include <set>
 
 namespace tenon::runtime::cuda {
@@ -58,7 +59,8 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   /// Calls that may run at once have workspaces of their own.
   std::set<uint32_t> sideInstructions;
   uint64_t workspaceBytes = 0; ///< of each of the two
-  CudaGraph graph;
+  /// Of the fixed steps, those between what goes from stage to stage.
+  std::list<CudaGraph> graphs;
   bool hasRun = false;
   std::string refusal;
 };

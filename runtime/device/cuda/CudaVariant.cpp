@@ -67,8 +67,10 @@ void CudaVariant::waitForLibrary(const library::LibraryName *library) const {
 Status CudaVariant::uploadWeights() {
   std::span<const engine::Weight> stored = engineFile.weights();
   std::vector<uint32_t> used;
-  for (const engine::Buffer &buffer : plan().buffers) {
-    if (isRootOf(buffer, engine::Space::Const)) {
+  std::vector<bool> isOfStage = engine::buffersOfStage(plan(), plan().stageOf(rank));
+  for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    const engine::Buffer &buffer = plan().buffers[i];
+    if (isRootOf(buffer, engine::Space::Const) && isOfStage[i]) {
       used.push_back(buffer.weight);
     }
   }
@@ -87,10 +89,11 @@ Status CudaVariant::uploadWeights() {
   }
   TENON_TRY(weights.reserve(total + kSlackBytes, "weights"));
   WeightUpload upload(cudaDevice);
+  uint32_t position = rank % plan().ranksOfStage();
   for (uint32_t weight : used) {
-    upload.add(
-        weights.pointer() + offsets[weight],
-        engineFile.weightsSection().subspan(stored[weight].offsetOf(rank), stored[weight].bytes));
+    upload.add(weights.pointer() + offsets[weight],
+               engineFile.weightsSection().subspan(stored[weight].offsetOf(position),
+                                                   stored[weight].bytes));
   }
   return upload.send();
 }

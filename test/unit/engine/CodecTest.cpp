@@ -134,10 +134,14 @@ TEST(Codec, Ranks) {
   uint32_t y = builder.output("y", DType::BF16, {builder.size(16)});
   builder.collective(CollectiveKind::AllGather, x, y, builder.size(4));
   builder.plan.instructions[0].dtype = DType::BF16;
+  builder.plan.stages = 2;
+  builder.plan.instructions[0].stages = uint64_t(1) << 63 | 2;
   builder.finish();
   Result<Plan> decoded = decodePlan(encodePlan(builder.plan));
   ASSERT_TRUE(decoded.isOk()) << decoded.status().toString();
   EXPECT_EQ(4u, decoded->ranks);
+  EXPECT_EQ(2u, decoded->stages);
+  EXPECT_EQ(uint64_t(1) << 63 | 2, decoded->instructions[0].stages);
   EXPECT_EQ(InstructionKind::Collective, decoded->instructions[0].kind);
   EXPECT_EQ(CollectiveKind::AllGather, decoded->instructions[0].collective);
   EXPECT_EQ(DType::BF16, decoded->instructions[0].dtype);

@@ -213,8 +213,8 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   EXPECT_EQ(ErrorId::None, openAs(5));
   EXPECT_EQ(ErrorId::None, openAs(6));
   EXPECT_EQ(ErrorId::EngineBadVersion, openAs(4));
-  EXPECT_EQ(ErrorId::None, openAs(7));
-  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(8));
+  EXPECT_EQ(ErrorId::None, openAs(8));
+  EXPECT_EQ(ErrorId::EngineBadVersion, openAs(9));
 
   test::PlanBuilder ofSession;
   ExprId pages = ofSession.sessionSymbol("pages", 2, 4096, 64);
@@ -227,6 +227,9 @@ TEST(EngineFile, HasTheLowestVersionThatSaysItAll) {
   ofSession.plan.ranks = 2;
   TestEngine ofRanks(ofSession.plan, {});
   EXPECT_EQ(7u, versionOf(test::readFile(ofRanks.writeTemporary("version7.tenon"))));
+  ofSession.plan.stages = 2;
+  TestEngine ofStages(ofSession.plan, {});
+  EXPECT_EQ(8u, versionOf(test::readFile(ofStages.writeTemporary("version8.tenon"))));
 }
 
 TEST(EngineFile, RefusesHostileTables) {

@@ -403,7 +403,7 @@ TEST(Validate, Collectives) {
        {"no size", bad, [](Plan &p) { p.instructions[0].sizes.clear(); }},
        {"one buffer", bad, [](Plan &p) { p.instructions[0].buffers.pop_back(); }},
        {"both read", bad, [](Plan &p) { p.instructions[0].reads = 2; }},
-       {"a kind", bad, [](Plan &p) { p.instructions[0].collective = CollectiveKind(2); }},
+       {"a kind", bad, [](Plan &p) { p.instructions[0].collective = CollectiveKind(3); }},
        {"a type", bad, [](Plan &p) { p.instructions[0].dtype = DType(0); }},
        {"a sum of integers", bad, [](Plan &p) { p.instructions[0].dtype = DType::I32; }}});
   std::vector<Weight> weights = {{"w", 96, 0, 2}};
@@ -417,6 +417,43 @@ TEST(Validate, Collectives) {
                                   sum.sizes.push_back(sum.sizes[0]);
                                 }}});
   weights[0].ranks = 3;
+  EXPECT_EQ(ErrorId::EngineBadBuffer, validatePlan(builder.plan, weights, 0).id());
+}
+
+TEST(Validate, Stages) {
+  test::PlanBuilder builder;
+  builder.plan.ranks = 4;
+  builder.plan.stages = 2;
+  ExprId four = builder.size(4);
+  uint32_t x = builder.input("x", DType::F32, {four});
+  uint32_t y = builder.output("y", DType::F32, {four});
+  builder.weight(0, 96);
+  builder.collective(CollectiveKind::SendReceive, x, y, four);
+  builder.plan.instructions[0].stages = 3;
+  builder.finish();
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  expectRefused(
+      builder.plan,
+      {{"no stage", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.stages = 0; }},
+       {"rows of no symbol", bad, [](Plan &p) { p.instructions[0].symbol = 0; }},
+       {"other sizes", ErrorId::EngineUnsupportedInstruction, [](Plan &p) { p.stages = 3; }},
+       {"one stage", bad, [](Plan &p) { p.stages = 1; }},
+       {"to all", bad, [](Plan &p) { p.instructions[0].stages = 0; }},
+       {"to itself", bad, [](Plan &p) { p.instructions[0].stages = 2; }},
+       {"to no stage", bad, [](Plan &p) { p.instructions[0].stages = 6; }},
+       {"over a stage", bad,
+        [](Plan &p) {
+          p.stages = 4;
+          p.instructions[0].stages = 5;
+        }},
+       {"a sum of one rank", bad, [](Plan &p) {
+          p.stages = 4;
+          p.instructions[0].collective = CollectiveKind::AllReduce;
+        }}});
+  // One array for each rank of a stage.
+  std::vector<Weight> weights = {{"w", 96, 0, 2}};
+  EXPECT_TRUE(validatePlan(builder.plan, weights, 0).isOk());
+  weights[0].ranks = 4;
   EXPECT_EQ(ErrorId::EngineBadBuffer, validatePlan(builder.plan, weights, 0).id());
 }
 

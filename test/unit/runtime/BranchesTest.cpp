@@ -161,7 +161,7 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   ASSERT_TRUE(stream.open().isOk());
   for (bool isFaulty : {false, true}) {
     std::vector<engine::Section> planted = {{0, 2}};
-    cuda::CudaGraph graph(*device, 2, isFaulty ? planted : std::vector<engine::Section>());
+    cuda::CudaGraph graph(*device, 0, 2, isFaulty ? planted : std::vector<engine::Section>());
     values[0] = 3;
     values[1] = values[2] = 0;
     ASSERT_TRUE(graph.update(bound, nullptr, stream.handle(), runner).isOk());

@@ -220,6 +220,12 @@ EXPORT int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t byt
   return copyBytes(to, from, bytes, stream, true, true);
 }
 
+EXPORT int cuMemcpyPeerAsync(DevicePointer to, ContextHandle, DevicePointer from, ContextHandle,
+                             size_t bytes, StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuMemcpyPeerAsync)
+  return copyBytes(to, from, bytes, stream, true, true);
+}
+
 EXPORT int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes,
                            StreamHandle stream) {
   FAKE_IN_CONTEXT(cuMemsetD8Async)

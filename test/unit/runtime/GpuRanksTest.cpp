@@ -1,11 +1,13 @@
-// Engines with ranks on the stand-in of the driver: every rank has a GPU of its own and its own
-// part of the weights, and what a group lacks is said by name.
+// Engines with ranks and stages on the stand-in of the driver: every rank has a GPU of its own and
+// its own part of the weights, and what a group lacks is said by name.
 
 #include "engine/CollectiveAbi.h"
+#include "runtime/core/RankDevices.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <dlfcn.h>
 
 namespace tenon::runtime {
@@ -208,6 +210,133 @@ TEST_F(GpuRanks, ARankThatFailsEndsTheRun) {
   status = runs(**session);
   EXPECT_EQ(ErrorId::DeviceFailed, status.id());
   EXPECT_NE(std::string::npos, status.message().find("waited in vain")) << status.toString();
+}
+
+TEST_F(GpuRanks, AGpuThatAnotherProcessHolds) {
+  fake->fail("cuDevicePrimaryCtxRetain", 46, 1);
+  Result<std::unique_ptr<Session>> session = open("held");
+  ASSERT_FALSE(session.isOk());
+  EXPECT_EQ(ErrorId::DeviceFailed, session.status().id());
+  EXPECT_TRUE(session.status().message().starts_with(
+      "the engine is for 2 GPUs together: making the context of GPU 1"))
+      << session.status().toString();
+}
+
+TEST_F(GpuRanks, AGpuWhoseMemoryIsTaken) {
+  std::string path = RankEngine().writeTemporary("taken.tenon");
+  Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(path);
+  ASSERT_TRUE(file.isOk());
+  EXPECT_TRUE(checkRankDevices(**file, 0, test::gpuOptions()).isOk());
+  fake->memoryLimit = 64;
+  Status status = checkRankDevices(**file, 0, test::gpuOptions());
+  EXPECT_EQ(ErrorId::RunOutOfMemory, status.id());
+  EXPECT_TRUE(status.message().starts_with("GPU 0 has 0 MiB free of 0, but the weights"))
+      << status.toString();
+  EXPECT_FALSE(open("taken").isOk());
+}
+
+/// y = 2 (2x + w) + v of n floats: w is the first stage's weight, v the second's.
+engine::Plan stagesPlan() {
+  PlanBuilder builder;
+  builder.plan.ranks = builder.plan.stages = 2;
+  ExprId n = builder.symbol("n", 1, 64, 0, 0);
+  ExprId bytes = builder.plan.exprs.mul(n, builder.size(4));
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t w = builder.weight(0, 64 * 4), v = builder.weight(1, 64 * 4);
+  uint32_t twice = builder.arena(bytes, 0, 1), sent = builder.arena(bytes, 1, 2);
+  uint32_t received = builder.arena(bytes, 2, 3), again = builder.arena(bytes, 3, 4);
+  auto of = [&](uint64_t stages) { builder.plan.instructions.back().stages = stages; };
+  test::launchGpu(builder, test::GpuScale, {x}, {twice}, n);
+  of(1);
+  test::launchGpu(builder, test::GpuAdd, {twice, w}, {sent}, n);
+  of(1);
+  builder.collective(engine::CollectiveKind::SendReceive, sent, received, n);
+  of(3);
+  test::launchGpu(builder, test::GpuScale, {received}, {again}, n);
+  of(2);
+  test::launchGpu(builder, test::GpuAdd, {again, v}, {y}, n);
+  of(2);
+  builder.finish();
+  return builder.plan;
+}
+
+class GpuStages : public GpuRanks {
+protected:
+  static Result<std::unique_ptr<Session>> open(const char *name) {
+    test::GpuEngine content(stagesPlan(), {test::floats("w", ramp(64)),
+                                           test::floats("v", std::vector<float>(64, 1000))});
+    std::string path = content.writeTemporary(std::string(name) + ".tenon");
+    TENON_ASSIGN(std::shared_ptr<const Engine> engine, Engine::open(path, test::gpuOptions()));
+    return Session::create(engine);
+  }
+  static std::vector<float> expected(int64_t count) {
+    std::vector<float> values = ramp(count), own = ramp(64);
+    for (int64_t i = 0; i < count; ++i) {
+      values[i] = 2 * (2 * values[i] + own[i]) + 1000;
+    }
+    return values;
+  }
+};
+
+TEST_F(GpuStages, CopyFromGpuToGpuAndHaveTheirOwnWeights) {
+  fake->reachesPeers = false; // the driver then copies by way of the host
+  Result<std::unique_ptr<Session>> session = open("stages");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  EXPECT_EQ(2, fake->contextsRetained());
+  for (int round = 0; round < 3; ++round) {
+    Result<std::vector<float>> output = test::runOnHost(**session, ramp(8));
+    ASSERT_TRUE(output.isOk()) << output.status().toString();
+    EXPECT_EQ(expected(8), *output);
+    EXPECT_EQ(round != 0, (*session)->info().usedGraph) << (*session)->info().graphRefusal;
+  }
+  EXPECT_EQ(3, fake->calls("cuMemcpyPeerAsync"));
+  // Of each, one array of 256 bytes.
+  EXPECT_EQ((*session)->memoryUse().weightBytes, 2U * 256);
+}
+
+TEST_F(GpuStages, SeveralRunsFollowEachOther) {
+  Result<std::unique_ptr<Session>> session = open("order");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  std::vector<std::vector<float>> inputs, outputs;
+  std::vector<std::array<int64_t, 1>> dims;
+  for (int64_t count : {8, 64, 8, 1, 64}) {
+    inputs.push_back(ramp(count));
+    outputs.emplace_back(count);
+    dims.push_back({count});
+  }
+  std::vector<InputBinding> in;
+  std::vector<OutputBinding> out;
+  std::vector<RunTensors> runs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    in.push_back({inputs[i].data(), dims[i]});
+    out.push_back({outputs[i].data(), outputs[i].size() * 4});
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    runs.push_back({{&in[i], 1}, {&out[i], 1}});
+  }
+  for (int round = 0; round < 3; ++round) {
+    Status status = (*session)->runInOrder(runs);
+    ASSERT_TRUE(status.isOk()) << status.toString();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_EQ(expected(dims[i][0]), outputs[i]);
+    }
+  }
+}
+
+TEST_F(GpuStages, OneThatFailsEndsTheOthers) {
+  Result<std::unique_ptr<Session>> session = open("stage-fails");
+  ASSERT_TRUE(session.isOk()) << session.status().toString();
+  fake->fail("cuMemcpyPeerAsync", 999);
+  Status status = test::runOnHost(**session, ramp(8)).takeStatus();
+  EXPECT_EQ(ErrorId::DeviceFailed, status.id());
+  EXPECT_TRUE(status.message().starts_with("stage 1, rank 0: sending to the next stage"))
+      << status.toString();
+}
+
+TEST_F(GpuStages, OneGpuTooFew) {
+  fake->devices = 1;
+  EXPECT_EQ(ErrorId::DeviceNotFound, open("stage-few").status().id());
 }
 
 } // namespace

@@ -180,6 +180,139 @@ TEST(Ranks, AreAddedInTheirOrder) {
   EXPECT_EQ(0x3f81, half);
 }
 
+/// A product, and that of its result, in a stage each of `ranks` ranks. The second fails where its
+/// own weight says so.
+engine::Plan stagesPlan(uint32_t ranks) {
+  test::PlanBuilder builder;
+  builder.plan.stages = 2;
+  builder.plan.ranks = 2 * ranks;
+  ExprId one = builder.size(1), two = builder.size(2), bytes = builder.size(4 * 2);
+  ExprId rows = builder.symbol("rows", 1, 8, 0, 0);
+  ExprId all = builder.plan.exprs.mul(rows, bytes);
+  uint32_t x = builder.input("x", DType::F32, {rows, two});
+  uint32_t seen = builder.output("seen", DType::F32, {rows, two});
+  uint32_t y = builder.output("y", DType::F32, {rows, two});
+  uint32_t first = builder.weight(0, 4 * 4), second = builder.weight(1, 4 * 4);
+  uint32_t fails = builder.weight(2, 4);
+  uint32_t sent = builder.arena(all, 1, 3), received = builder.arena(all, 3, 5);
+  auto of = [&](uint64_t stages) { builder.plan.instructions.back().stages = stages; };
+  builder.launch(test::Product, {x, first}, {seen}, rows, {two, two}), of(1);
+  builder.copy(seen, sent, all), of(1);
+  builder.launch(test::Fail, {fails}, {}, one), of(2);
+  builder.collective(engine::CollectiveKind::SendReceive, sent, received,
+                     builder.plan.exprs.mul(rows, two));
+  of(3);
+  builder.launch(test::Product, {received, second}, {y}, rows, {two, two}), of(2);
+  builder.finish();
+  return builder.plan;
+}
+
+std::vector<float> productOf(const std::vector<float> &x, const std::vector<float> &w) {
+  std::vector<float> y;
+  for (size_t row = 0; row < x.size() / 2; ++row) {
+    for (size_t column = 0; column < 2; ++column) {
+      y.push_back(x[2 * row] * w[column] + x[2 * row + 1] * w[2 + column]);
+    }
+  }
+  return y;
+}
+
+struct StageRun {
+  explicit StageRun(std::vector<float> values)
+      : x(std::move(values)), seen(x.size()), y(x.size()),
+        dims{static_cast<int64_t>(x.size() / 2), 2}, inputs{{x.data(), dims}},
+        outputs{{seen.data(), seen.size() * 4}, {y.data(), y.size() * 4}} {}
+  StageRun(const StageRun &) = delete;
+  RunTensors tensors() const { return {inputs, outputs}; }
+
+  std::vector<float> x, seen, y;
+  std::vector<int64_t> dims;
+  std::vector<InputBinding> inputs;
+  std::vector<OutputBinding> outputs;
+};
+
+const std::vector<float> kFirst = {1, 2, 3, 4}, kSecond = {5, -6, 7, 8};
+
+std::unique_ptr<Session> openStages(uint32_t ranks, float fails, const std::string &name) {
+  return open(stagesPlan(ranks),
+              {test::floats("first", kFirst), test::floats("second", kSecond),
+               test::floats("fails", {fails})},
+              4, name);
+}
+
+TEST(Stages, PassValuesOn) {
+  for (uint32_t ranks : {1u, 2u}) {
+    std::unique_ptr<Session> session = openStages(ranks, 0, "stages" + std::to_string(ranks));
+    EXPECT_EQ(4u, session->threads());
+    for (size_t rows : {1, 3, 1}) {
+      StageRun run(std::vector<float>(2 * rows, 1.5F));
+      Status status = session->run(run.inputs, run.outputs);
+      ASSERT_TRUE(status.isOk()) << status.toString();
+      EXPECT_EQ(productOf(run.x, kFirst), run.seen);
+      EXPECT_EQ(productOf(run.seen, kSecond), run.y);
+    }
+    EXPECT_EQ(2u, session->info().collectives) << "of the one that sends, and the one that gets";
+    // What a stage makes is kept by it.
+    StageRun run({1, 2});
+    std::vector<OutputBinding> kept(2);
+    ASSERT_TRUE(session->run(run.inputs, kept).isOk());
+    std::vector<float> seen = productOf(run.x, kFirst);
+    EXPECT_EQ(seen[1], static_cast<const float *>(session->outputData(0))[1]);
+    EXPECT_EQ(productOf(seen, kSecond)[1], static_cast<const float *>(session->outputData(1))[1]);
+  }
+}
+
+/// Several runs of other sizes, each with its own result.
+TEST(Stages, RunsFollowEachOther) {
+  std::unique_ptr<Session> session = openStages(1, 0, "stages-order");
+  std::vector<std::unique_ptr<StageRun>> runs;
+  std::vector<RunTensors> tensors;
+  for (size_t i = 0; i < 50; ++i) {
+    runs.push_back(
+        std::make_unique<StageRun>(std::vector<float>(2 * (1 + i % 3), static_cast<float>(i))));
+    tensors.push_back(runs.back()->tensors());
+  }
+  Status status = session->runInOrder(tensors);
+  ASSERT_TRUE(status.isOk()) << status.toString();
+  for (const std::unique_ptr<StageRun> &run : runs) {
+    EXPECT_EQ(productOf(productOf(run->x, kFirst), kSecond), run->y);
+  }
+  EXPECT_TRUE(session->runInOrder({}).isOk());
+  // One that is not possible is said before any begins.
+  std::vector<float> before = runs[0]->y;
+  runs[0]->x = {9, 9};
+  runs[1]->dims[0] = 9;
+  EXPECT_EQ(ErrorId::RunInputDim, session->runInOrder(tensors).id());
+  EXPECT_EQ(before, runs[0]->y);
+}
+
+TEST(Stages, OneThatFailsEndsTheOthers) {
+  for (uint32_t ranks : {1u, 2u}) {
+    std::unique_ptr<Session> session = openStages(ranks, 1, "stages-fail" + std::to_string(ranks));
+    StageRun run({1, 2});
+    std::vector<RunTensors> twice = {run.tensors(), run.tensors()};
+    Status status = session->runInOrder(twice);
+    EXPECT_EQ(ErrorId::RunIndexOutOfRange, status.id());
+    EXPECT_TRUE(status.message().starts_with("stage 1, rank 0: ")) << status.toString();
+    EXPECT_EQ(status.toString(), session->run(run.inputs, run.outputs).toString());
+  }
+}
+
+/// The bytes of a stage are what its instructions touch: the other has no address of them.
+TEST(Stages, HaveTheirOwnBuffers) {
+  engine::Plan plan = stagesPlan(1);
+  for (uint32_t stage : {0u, 1u}) {
+    std::vector<bool> own = engine::buffersOfStage(plan, stage);
+    for (size_t i = 0; i < plan.buffers.size(); ++i) {
+      uint32_t weight = plan.buffers[i].weight;
+      if (weight != engine::kNone) {
+        EXPECT_EQ(stage == 0 ? weight == 0 : weight != 0, own[i]);
+      }
+    }
+    EXPECT_EQ(stage, engine::stageOfOutput(plan, stage));
+  }
+}
+
 TEST(Ranks, AGroupMeetsManyTimes) {
   constexpr uint32_t kRanks = 4;
   RankGroup group(kRanks);

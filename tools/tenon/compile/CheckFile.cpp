@@ -5,6 +5,7 @@
 #include "compiler/pipeline/CompileToC.h"
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
+#include "runtime/core/RankDevices.h"
 #include "tools/tenon/compile/CompileToFolder.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/FileKind.h"
@@ -224,8 +225,13 @@ Result<CheckReport> checkEngineFile(const CheckRequest &request) {
   report.json = {{"engine", request.path}, {"variants", Json::array()}};
   report.text = fmt::format("{}: every byte is as it was written ({})\n", request.path,
                             formatBytes(file->fileBytes()));
-  for (const engine::Variant &variant : file->variants()) {
+  for (size_t i = 0; i < file->variants().size(); ++i) {
+    const engine::Variant &variant = file->variants()[i];
     Status status = runtime::Engine::checkRuns(*file, variant.level);
+    bool isOfGpus = variant.architecture == engine::Architecture::Nvptx && variant.plan.ranks > 1;
+    if (status.isOk() && isOfGpus) {
+      status = runtime::checkRankDevices(*file, i, {});
+    }
     report.json["variants"].push_back(
         {{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
     report.text +=

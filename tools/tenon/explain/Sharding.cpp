@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::tool {
 namespace {
 
@@ -41,15 +43,55 @@ Json runJson(const ShardingRun &run) {
   return json;
 }
 
-Json optionJson(const ShardingRequest &request, const PipelineRequest &pipeline,
+/// Of the messages among the GPUs of a layer, the part of a run from which links count as slow.
+constexpr double kSlowLinks = 0.5;
+
+/// What stages are good for, in words; empty where it is nothing.
+std::string stagesPay(const ShardingRequest &request, const ShardingReport &report,
+                      const ShardingOption &option) {
+  double cache = static_cast<double>(option.cacheBytesOfToken * request.load);
+  double whole = static_cast<double>(option.weightBytes) + cache;
+  if (report.memoryBytes > 0 && whole > report.memoryBytes) {
+    return fmt::format("weights and caches of {} do not fit in one GPU's {}", bytesText(whole),
+                       bytesText(report.memoryBytes));
+  }
+  double sending = 0;
+  for (const ShardingMessages &each : option.runs.front().messages) {
+    sending += each.seconds;
+  }
+  return option.ranks > 1 && sending > kSlowLinks * option.runs.front().seconds
+             ? "links are slow: messages among the GPUs of a layer take most of a run"
+             : "";
+}
+
+Json stageJson(const ShardingRequest &request, const ShardingStage &stage) {
+  return {{"first", stage.first},
+          {"last", stage.last},
+          {"weight_bytes", stage.weightBytes},
+          {"cache_bytes_of_token", stage.cacheBytesOfToken},
+          {"cache_bytes", stage.cacheBytesOfToken * request.load},
+          {"received_bytes", stage.receivedBytes},
+          {"us", stage.seconds * 1e6},
+          {"receive_us", stage.receiving * 1e6}};
+}
+
+Json optionJson(const ShardingRequest &request, const ShardingReport &report,
                 const ShardingOption &option) {
-  double stages = static_cast<double>(pipeline.stages);
-  Json json = {{"gpus", option.ranks * pipeline.stages},
+  Json stages = Json::array();
+  int64_t weightBytes = option.weightBytes, cacheBytes = option.cacheBytesOfToken;
+  if (!option.stages.empty()) {
+    weightBytes = cacheBytes = 0;
+  }
+  for (const ShardingStage &stage : option.stages) {
+    stages.push_back(stageJson(request, stage));
+    weightBytes = std::max(weightBytes, stage.weightBytes);
+    cacheBytes = std::max(cacheBytes, stage.cacheBytesOfToken);
+  }
+  Json json = {{"gpus", option.ranks * request.stages},
                {"tp", option.ranks},
-               {"weight_bytes", static_cast<double>(option.weightBytes) / stages},
-               {"cache_bytes_of_token", static_cast<double>(option.cacheBytesOfToken) / stages},
-               {"cache_bytes", static_cast<double>(option.cacheBytesOfToken) / stages *
-                                   static_cast<double>(request.load)},
+               {"weight_bytes", weightBytes},
+               {"cache_bytes_of_token", cacheBytes},
+               {"cache_bytes", cacheBytes * request.load},
                {"activation_bytes", option.activationBytes},
                {"exhaustive", option.isExhaustive},
                {"without_rule", option.withoutRule},
@@ -66,6 +108,10 @@ Json optionJson(const ShardingRequest &request, const PipelineRequest &pipeline,
                                 {"whole_us", each.wholeSeconds * 1e6},
                                 {"us", each.cutSeconds * 1e6},
                                 {"message_us", each.messageSeconds * 1e6}});
+  }
+  if (!option.stages.empty()) {
+    json["stages"] = std::move(stages);
+    json["stages_pay"] = stagesPay(request, report, option);
   }
   json["worth_it"] = option.ranks == 1 || option.runs.front().speedup() >= kWorthIt;
   if (option.difference) {
@@ -122,6 +168,20 @@ std::string optionText(const Json &option, const Json &whole) {
   }
   text += option.value("exhaustive", true) ? "" : "  the search gave up some combinations\n";
   text += option.value("worth_it", true) ? "" : "  not worth it: one GPU is about as fast\n";
+  int64_t number = 0;
+  for (const Json &stage : listAt(option, "stages")) {
+    text += fmt::format(
+        "  stage {}: {} to {}, weights {}, cache {} a token, {}, receives {}\n", number++,
+        view::visible(textAt(stage, "first")), view::visible(textAt(stage, "last")),
+        bytesText(stage.value("weight_bytes", 0.0)),
+        bytesText(stage.value("cache_bytes_of_token", 0.0)),
+        durationText(stage.value("us", 0.0) * 1e-6), bytesText(stage.value("received_bytes", 0.0)));
+  }
+  if (option.contains("stages")) {
+    std::string why = textAt(option, "stages_pay");
+    text += why.empty() ? "  stages do not pay: one stage fits, and links are fast enough\n"
+                        : fmt::format("  stages pay: {}\n", why);
+  }
   if (option.contains("difference")) {
     double difference = option.value("difference", 0.0);
     text +=
@@ -134,20 +194,19 @@ std::string optionText(const Json &option, const Json &whole) {
 
 } // namespace
 
-Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipeline,
-                  const ShardingReport &report) {
+Json shardingJson(const ShardingRequest &request, const ShardingReport &report) {
   Json json = {{"model", request.model},        {"target", report.target},
                {"precision", report.precision}, {"messages", report.messages},
                {"load", request.load},          {"context", request.context},
                {"options", Json::array()}};
   for (const ShardingOption &option : report.options) {
-    json["options"].push_back(optionJson(request, pipeline, option));
+    json["options"].push_back(optionJson(request, report, option));
   }
-  if (pipeline.stages > 1) {
-    double others = static_cast<double>(pipeline.stages - 1);
-    json["pipeline"] = {{"stages", pipeline.stages},
-                        {"micro_batches", pipeline.microBatches},
-                        {"bubble", others / (static_cast<double>(pipeline.microBatches) + others)}};
+  if (request.stages > 1) {
+    double others = static_cast<double>(request.stages - 1);
+    json["pipeline"] = {{"stages", request.stages},
+                        {"micro_batches", request.microBatches},
+                        {"bubble", others / (static_cast<double>(request.microBatches) + others)}};
   }
   return json;
 }
@@ -166,10 +225,10 @@ std::string shardingText(const Json &json, bool all) {
     }
   }
   if (Json pipeline = fieldAt(json, "pipeline"); pipeline.is_object()) {
-    text += fmt::format("\nPP {}: each GPU has 1/{} of the layers; with {} micro-batches it waits "
-                        "{:.0f} % of the time, and a token is no faster\n",
-                        numberAt(pipeline, "stages"), numberAt(pipeline, "stages"),
-                        numberAt(pipeline, "micro_batches"), pipeline.value("bubble", 0.0) * 100);
+    text += fmt::format("\nPP {}: with {} micro-batches a GPU waits {:.0f} % of the time, and a "
+                        "token is no faster\n",
+                        numberAt(pipeline, "stages"), numberAt(pipeline, "micro_batches"),
+                        pipeline.value("bubble", 0.0) * 100);
   }
   if (!all && numberAt(shown, "tp") > 1) {
     text += matricesText(shown);

@@ -7,15 +7,8 @@
 
 namespace tenon::tool {
 
-/// Stages one after the other, for `--pp`.
-struct PipelineRequest {
-  int64_t stages = 1;
-  int64_t microBatches = 8;
-};
-
 /// tenon.explain-sharding/1 without its schema.
-Json shardingJson(const ShardingRequest &request, const PipelineRequest &pipeline,
-                  const ShardingReport &report);
+Json shardingJson(const ShardingRequest &request, const ShardingReport &report);
 /// The same for people; with `all`, the matrices of every number of GPUs.
 std::string shardingText(const Json &json, bool all);
 

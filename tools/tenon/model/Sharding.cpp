@@ -12,6 +12,7 @@
 #include "compiler/shard/LikelyRuns.h"
 #include "compiler/shard/Predict.h"
 #include "compiler/shard/RunRanks.h"
+#include "compiler/shard/Stages.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/text/Text.h"
@@ -122,6 +123,7 @@ public:
   Result<ShardingReport> report() {
     ShardingReport made;
     made.target = request.target.name;
+    made.memoryBytes = target::memoryBytesOf(request.target);
     made.precision = isHalf ? "16-bit floats" : "32-bit floats";
     made.messages = request.allReduce          ? "as given for short ones"
                     : collectives.isMeasured() ? "measured between two of these GPUs"
@@ -171,6 +173,9 @@ private:
         addMatrices(option, plan, whole, cut);
       }
     }
+    if (request.stages > 1) {
+      TENON_TRY(addStages(option, plan));
+    }
     llvm::SetVector<llvm::StringRef> without;
     for (mlir::Operation *op : graph.operations()) {
       if (!shard::hasRule(op) && op->getNumOperands() > 0) {
@@ -182,6 +187,33 @@ private:
       TENON_TRY(check(option, plan));
     }
     return option;
+  }
+
+  Status addStages(ShardingOption &option, const shard::Plan &plan) const {
+    target::Collectives links(request.target);
+    shard::Costs costs = costsOf(plan.ranks, 0);
+    TENON_ASSIGN(std::vector<shard::Stage> stages,
+                 shard::findStages(graph, plan, costs, links, request.stages));
+    int64_t positions = positionsOf(graph, request.pages > 0);
+    for (const shard::Stage &stage : stages) {
+      ShardingStage own;
+      for (size_t i = stage.first; i < stage.end; ++i) {
+        mlir::Operation *op = graph.operations()[i];
+        if (graph.matrixOf(op)) {
+          own.last = tn::nodeName(op);
+          own.first = own.first.empty() ? own.last : own.first;
+        }
+      }
+      own.weightBytes = stage.weightBytes;
+      own.cacheBytesOfToken = stage.stateBytes / positions;
+      own.seconds = stage.seconds;
+      own.receiving = stage.receiving;
+      for (mlir::Value value : stage.received) {
+        own.receivedBytes += costs.bytesOf(value);
+      }
+      option.stages.push_back(std::move(own));
+    }
+    return Status::ok();
   }
 
   void addMatrices(ShardingOption &option, const shard::Plan &plan,

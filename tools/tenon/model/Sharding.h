@@ -25,6 +25,8 @@ struct ShardingRequest {
   int64_t context = 2048;          ///< positions that a token sees
   int64_t load = 65536;            ///< positions in all caches together
   int64_t pages = 0;               ///< of a language model's session
+  int64_t stages = 1;              ///< one behind the other, of `ranks` GPUs each
+  int64_t microBatches = 8;        ///< that pass them
   bool isChecked = false;          ///< all ranks are run by the reference
 };
 
@@ -47,11 +49,18 @@ struct ShardingRun {
   std::vector<ShardingMessages> messages;
   double speedup() const { return seconds > 0 ? oneSeconds / seconds : 1; }
 };
+/// What one GPU of a stage holds and takes for the first kind of run.
+struct ShardingStage {
+  std::string first, last; ///< layers
+  int64_t weightBytes = 0, cacheBytesOfToken = 0, receivedBytes = 0;
+  double seconds = 0, receiving = 0;
+};
 struct ShardingOption {
   int64_t ranks = 1;
   int64_t weightBytes = 0, cacheBytesOfToken = 0, activationBytes = 0; ///< of one GPU
   std::vector<ShardedMatrix> matrices;
   std::vector<ShardingRun> runs;
+  std::vector<ShardingStage> stages;    ///< none where there is one
   bool isExhaustive = true;             ///< the search kept all combinations
   std::vector<std::string> withoutRule; ///< operations that all ranks compute whole
   std::optional<double> difference;     ///< of the checked outputs, relative
@@ -59,7 +68,8 @@ struct ShardingOption {
 };
 struct ShardingReport {
   std::string target, precision;
-  std::string messages; ///< where their times come from, in words
+  std::string messages;   ///< where their times come from, in words
+  double memoryBytes = 0; ///< of a GPU, as vendors print it; 0 where it is not known
   std::vector<ShardingOption> options;
 };
 

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 namespace tenon::tool {
 namespace {
@@ -126,12 +128,48 @@ uint32_t ranksOf(const engine::EngineFile &file) {
   return file.variants().empty() ? 1 : file.variants()[0].plan.ranks;
 }
 
-uint64_t weightBytesOfRank(const engine::EngineFile &file) {
-  uint64_t bytes = 0;
-  for (const engine::Weight &weight : file.weights()) {
-    bytes += weight.bytes;
+/// By stage of the first plan: what a rank of it reads; those of all plans where there is one
+/// stage.
+std::vector<uint64_t> weightBytesOfRanks(const engine::EngineFile &file) {
+  if (file.variants().empty() || file.variants()[0].plan.stages == 1) {
+    uint64_t bytes = 0;
+    for (const engine::Weight &weight : file.weights()) {
+      bytes += weight.bytes;
+    }
+    return {bytes};
   }
-  return bytes;
+  const Plan &plan = file.variants()[0].plan;
+  std::vector<uint64_t> all;
+  for (uint32_t stage = 0; stage < plan.stages; ++stage) {
+    std::vector<bool> isOfStage = engine::buffersOfStage(plan, stage);
+    std::set<uint32_t> read;
+    for (size_t i = 0; i < plan.buffers.size(); ++i) {
+      if (isOfStage[i] && plan.buffers[i].weight != engine::kNone) {
+        read.insert(plan.buffers[i].weight);
+      }
+    }
+    uint64_t bytes = 0;
+    for (uint32_t weight : read) {
+      bytes += file.weights()[weight].bytes;
+    }
+    all.push_back(bytes);
+  }
+  return all;
+}
+
+/// "2, of which each reads 1.0 MB", or by stage.
+std::string ranksText(const engine::EngineFile &file) {
+  std::vector<uint64_t> bytes = weightBytesOfRanks(file);
+  if (bytes.size() == 1) {
+    return fmt::format("{}, of which each reads {} of the weights", ranksOf(file),
+                       formatBytes(bytes.front()));
+  }
+  std::string text =
+      fmt::format("{} in {} stages, of which each rank reads", ranksOf(file), bytes.size());
+  for (size_t stage = 0; stage < bytes.size(); ++stage) {
+    text += fmt::format("{}{}", stage == 0 ? " " : ", ", formatBytes(bytes[stage]));
+  }
+  return text + " of the weights";
 }
 
 } // namespace
@@ -149,7 +187,9 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
                  {"weights", file.weights().size()},
                  {"weights_bytes", file.weightsSection().size()},
                  {"ranks", ranksOf(file)},
-                 {"weights_bytes_of_rank", weightBytesOfRank(file)},
+                 {"stages", weightBytesOfRanks(file).size()},
+                 {"weights_bytes_of_rank", std::ranges::max(weightBytesOfRanks(file))},
+                 {"weights_bytes_of_stages", weightBytesOfRanks(file)},
                  {"records", file.recordNames()}};
   if (!file.variants().empty()) {
     const Plan &plan = file.variants()[0].plan;
@@ -212,9 +252,8 @@ std::string engineText(const std::string &path, const engine::EngineFile &file,
   text += rowsText(rowsRecordOf(file), "  ");
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
                       formatBytes(file.weightsSection().size()));
-  if (uint32_t ranks = ranksOf(file); ranks > 1) {
-    text += fmt::format("  ranks   {}, of which each reads {} of the weights\n", ranks,
-                        formatBytes(weightBytesOfRank(file)));
+  if (ranksOf(file) > 1) {
+    text += fmt::format("  ranks   {}\n", ranksText(file));
   }
   for (size_t i = 0; i < file.variants().size(); ++i) {
     const Variant &variant = file.variants()[i];

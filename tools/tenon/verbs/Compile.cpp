@@ -221,6 +221,11 @@ Action declareCompile(CLI::App &command) {
       [flags](uint64_t ranks) { flags->options.tensorParallel = ranks; },
       "Ranks that run the model together, each with a part of its matrices: on a CPU, crews of its "
       "threads; tenon explain sharding predicts what GPUs gain");
+  addNumber(
+      command, "--pp", {1, engine::kMaxPlanRanks},
+      [flags](uint64_t stages) { flags->options.pipelineParallel = stages; },
+      "Stages, each with a part of the layers and the ranks of --tp: for models whose weights do "
+      "not fit otherwise, or for slow links");
   command
       .add_option(
           "--pin", request.pins,

@@ -27,7 +27,6 @@ constexpr const char *kSharding = "sharding";
 struct ExplainFlags {
   ExplainRequest request;
   ShardingRequest sharding;
-  PipelineRequest pipeline;
   std::string target = "cuda:h200", profile, allReduce;
   bool all = false;
 };
@@ -51,7 +50,7 @@ Status explainSharding(ExplainFlags &flags, Terminal &terminal) {
     request.allReduce = *milliseconds * 1e-3;
   }
   TENON_ASSIGN(ShardingReport report, predictSharding(request));
-  Json json = shardingJson(request, flags.pipeline, report);
+  Json json = shardingJson(request, report);
   terminal.json() ? terminal.printJson("explain-sharding", std::move(json))
                   : terminal.print(shardingText(json, flags.all));
   return Status::ok();
@@ -65,10 +64,10 @@ std::vector<CLI::Option *> declareShardingFlags(CLI::App &command, ExplainFlags 
           ->allow_extra_args(false)
           ->check(CLI::Range(1, 64)),
       command
-          .add_option("--pp", flags.pipeline.stages, "Stages of layers, each on GPUs of its own")
+          .add_option("--pp", flags.sharding.stages, "Stages of layers, each on GPUs of its own")
           ->check(CLI::Range(1, 64)),
       command
-          .add_option("--micro-batches", flags.pipeline.microBatches,
+          .add_option("--micro-batches", flags.sharding.microBatches,
                       "Parts of a batch that pass the stages of --pp one after the other")
           ->check(CLI::Range(1, 1024)),
       command

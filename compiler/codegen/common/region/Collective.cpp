@@ -17,7 +17,9 @@ namespace {
 Operation *collectiveOf(func::FuncOp source) {
   Block &body = source.getBody().front();
   bool isAlone = llvm::hasSingleElement(body.without_terminator());
-  return isAlone && isa<tn::AllReduceOp, tn::AllGatherOp>(body.front()) ? &body.front() : nullptr;
+  bool isExchange =
+      isAlone && isa<tn::AllReduceOp, tn::AllGatherOp, tn::SendReceiveOp>(body.front());
+  return isExchange ? &body.front() : nullptr;
 }
 
 } // namespace
@@ -29,9 +31,10 @@ std::optional<RegionStep> collectiveStep(func::FuncOp source) {
   if (!dtype) {
     return std::nullopt;
   }
-  bool isSum = isa<tn::AllReduceOp>(op);
   RegionStep step;
-  step.collective = {isSum ? engine::CollectiveKind::AllReduce : engine::CollectiveKind::AllGather,
+  step.collective = {isa<tn::AllReduceOp>(op)     ? engine::CollectiveKind::AllReduce
+                     : isa<tn::SendReceiveOp>(op) ? engine::CollectiveKind::SendReceive
+                                                  : engine::CollectiveKind::AllGather,
                      *dtype};
   step.buffers = {0, 1};
   step.reads = 1;
@@ -44,7 +47,8 @@ double collectiveSeconds(func::FuncOp source, const target::Target &gpu) {
   Operation *op = collectiveOf(source);
   dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), gpu);
   bool isSum = isa<tn::AllReduceOp>(op);
-  int64_t ranks = op->getAttrOfType<IntegerAttr>("ranks").getInt();
+  IntegerAttr count = op->getAttrOfType<IntegerAttr>("ranks");
+  int64_t ranks = count ? count.getInt() : 2;
   return target::Collectives(gpu).seconds(isSum ? target::Collective::AllReduce
                                                 : target::Collective::AllGather,
                                           costs.bytesOf(op->getResult(0)), ranks);

@@ -10,8 +10,8 @@
 
 namespace tenon::codegen {
 
-/// The step of a region of one tn.all_reduce, or of one tn.all_gather of whole parts along a first
-/// dim of the ranks; nothing for another region.
+/// The step of a region of one tn.all_reduce, of one tn.send_receive, or of one tn.all_gather of
+/// whole parts along a first dim of the ranks; nothing for another region.
 std::optional<RegionStep> collectiveStep(mlir::func::FuncOp source);
 
 /// Predicted seconds of such a region among GPUs, from the end of the kernel before to its own.

@@ -29,7 +29,7 @@ std::string inOrderOfRanks(Region &, const std::any &, const dispatch::KernelCho
 constexpr KernelFamily kCollective = {.name = "collective",
                                       .what = "what ranks exchange, in memory that all share",
                                       .strategies = {dispatch::kSingle},
-                                      .needs = {"all_reduce", "all_gather"},
+                                      .needs = {"all_", "send_receive"},
                                       .match = matchCollective,
                                       .emit = on<emitCollective>,
                                       .order = inOrderOfRanks};

@@ -23,8 +23,10 @@ LogicalResult emitExchange(RegionBuilder &region, const RegionStep &step,
                            const dispatch::KernelChoice &) {
   RegionStep own = step;
   Operation &op = region.source.getBody().front().front();
-  own.collectiveKernels = collectiveKernels(step.collective->kind, step.collective->dtype,
-                                            op.getAttrOfType<IntegerAttr>("ranks").getInt());
+  if (IntegerAttr ranks = op.getAttrOfType<IntegerAttr>("ranks")) {
+    own.collectiveKernels =
+        collectiveKernels(step.collective->kind, step.collective->dtype, ranks.getInt());
+  }
   region.code.steps.push_back(std::move(own));
   return success();
 }
@@ -38,7 +40,7 @@ std::string orderOfExchange(RegionBuilder &, const std::any &, const dispatch::K
 constexpr KernelFamily kCollective = {.name = "collective",
                                       .what = "what GPUs exchange",
                                       .strategies = {dispatch::kSingle},
-                                      .needs = {"all_reduce", "all_gather"},
+                                      .needs = {"all_", "send_receive"},
                                       .match = matchExchange,
                                       .seconds = on<exchangeSeconds>,
                                       .emit = on<emitExchange>,
