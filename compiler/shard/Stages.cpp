@@ -18,7 +18,7 @@ namespace {
 constexpr double kLightWeights = 1.0 / 256;
 /// Between cuts that are equal for the slowest stage, those that send less.
 constexpr double kOfSending = 0.01;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 /// What lies between the operations of a graph.
 class Cuts {
@@ -193,10 +193,10 @@ std::vector<size_t> bestEnds(const Cuts &cuts, int64_t stages) {
   std::vector<double> loads = cuts.loads(), sending(count + 1);
   double all = std::max(cuts.allSeconds(), 1e-12);
   for (size_t i = 1; i < count; ++i) {
-    sending[i] = cuts.isAllowed(i) ? cuts.sendingAt(i) / all / 2 : kNever;
+    sending[i] = cuts.isAllowed(i) ? cuts.sendingAt(i) / all / 2 : kImpossible;
   }
   struct Way {
-    double largest = kNever, sent = 0;
+    double largest = kImpossible, sent = 0;
     size_t before = 0;
     double value() const { return largest + kOfSending * sent; }
   };
@@ -207,7 +207,7 @@ std::vector<size_t> bestEnds(const Cuts &cuts, int64_t stages) {
       for (size_t first = 0; first < end; ++first) {
         const Way &before = ways[stage - 1][first];
         double own = loads[end] - loads[first];
-        if (before.largest == kNever || own <= 0 || sending[first] == kNever) {
+        if (before.largest == kImpossible || own <= 0 || sending[first] == kImpossible) {
           continue;
         }
         Way way{std::max(before.largest, own + sending[first]), before.sent + sending[first],
@@ -219,7 +219,7 @@ std::vector<size_t> bestEnds(const Cuts &cuts, int64_t stages) {
     }
   }
   std::vector<size_t> ends;
-  if (ways[stages][count].largest == kNever) {
+  if (ways[stages][count].largest == kImpossible) {
     return ends;
   }
   for (size_t end = count, stage = stages; stage > 0; --stage) {
