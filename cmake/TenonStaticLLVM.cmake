@@ -47,7 +47,7 @@ endfunction()
 
 set(tenon_absent_targets "")
 foreach(name ${LLVM_TARGETS_TO_BUILD})
-  if(NOT name MATCHES "^(AArch64|X86|NVPTX|RISCV)$")
+  if(NOT name MATCHES "^(AArch64|ARM|X86|NVPTX|RISCV)$")
     foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser)
       string(APPEND tenon_absent_targets "void LLVMInitialize${name}${part}() {}\n")
     endforeach()
