@@ -6,6 +6,7 @@ from ranks import ALL, TOLERANCE, RanksTest
 from sharding_nets import NETS
 
 SOME = ("encoder", "residual with biases")
+PINS = ("--pin=layer.*.up.product=column", "--pin=layer.*.down.product=row")
 
 
 class Stages(RanksTest):
@@ -41,6 +42,18 @@ class Stages(RanksTest):
         self.succeed("check", engine)
         self.assertIn("send_receive", self.succeed("profile", engine, "--seconds", "0.2").stdout)
         self.assertLess(self.difference(self.outputs(self.compile(path, 1)), two), TOLERANCE)
+
+    def test_on_gpus(self):
+        """Engines for GPUs have the same stages."""
+        path = self.model("encoder")
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                engine = self.folder / "gpu.tenon"
+                self.succeed("compile", path, "-o", engine, "--target", "cuda:h200", "--precision", "bf16", "--pp", "2", "--tp", str(ranks),
+                             *PINS[: 2 * (ranks - 1)], "--force")
+                self.assertEqual([[0, 1]], [row["stages"] for row in self.collectives(engine) if row["collective"] == "send-receive"])
+                told = self.json("inspect", engine)
+                self.assertEqual((2 * ranks, 2), (told["ranks"], told["stages"]))
 
     def test_refusals(self):
         path = self.model("gated")

@@ -14,15 +14,19 @@ using namespace mlir;
 namespace tenon::codegen {
 namespace {
 
+bool isExchange(Operation &op) {
+  return isa<tn::AllReduceOp, tn::AllGatherOp, tn::SendReceiveOp>(op);
+}
+
 Operation *collectiveOf(func::FuncOp source) {
   Block &body = source.getBody().front();
   bool isAlone = llvm::hasSingleElement(body.without_terminator());
-  bool isExchange =
-      isAlone && isa<tn::AllReduceOp, tn::AllGatherOp, tn::SendReceiveOp>(body.front());
-  return isExchange ? &body.front() : nullptr;
+  return isAlone && isExchange(body.front()) ? &body.front() : nullptr;
 }
 
 } // namespace
+
+bool hasExchange(func::FuncOp source) { return llvm::any_of(source.getBody().front(), isExchange); }
 
 std::optional<RegionStep> collectiveStep(func::FuncOp source) {
   Operation *op = collectiveOf(source);

@@ -10,6 +10,9 @@
 
 namespace tenon::codegen {
 
+/// Whether ranks exchange something in a region, alone or before what else it does.
+bool hasExchange(mlir::func::FuncOp source);
+
 /// The step of a region of one tn.all_reduce, of one tn.send_receive, or of one tn.all_gather of
 /// whole parts along a first dim of the ranks; nothing for another region.
 std::optional<RegionStep> collectiveStep(mlir::func::FuncOp source);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
 #include "compiler/codegen/common/lower/Ranked.h"
+#include "compiler/codegen/common/region/Collective.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -11,7 +12,6 @@
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/TnRare.h"
-#include "compiler/graph/TnShard.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -292,8 +292,7 @@ FamilyMatch matchPoints(RegionBuilder &region) {
   if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
     return FamilyMatch::refuse("a recurrent layer is no loop nest");
   }
-  if (!region.source.getOps<tn::AllReduceOp>().empty() ||
-      !region.source.getOps<tn::AllGatherOp>().empty()) {
+  if (hasExchange(region.source)) {
     return FamilyMatch::refuse("ranks exchange what it reads");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
