@@ -102,7 +102,7 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
       entry["queue"] = instruction.queue;
     }
     if (instruction.kind == engine::InstructionKind::Collective) {
-      entry["collective"] = engine::nameOf(instruction.collective);
+      entry["exchange"] = engine::nameOf(instruction.collective);
     }
     if (plan.stages > 1) {
       llvm::json::Array stages;

@@ -18,9 +18,10 @@
 
 // What nothing calls is not in the bitcode.
 const void *const tn_all_kernels[] = {
-    (const void *)tn_add,     (const void *)tn_affine,    (const void *)tn_average,
-    (const void *)tn_conv,    (const void *)tn_depthwise, (const void *)tn_fill,
-    (const void *)tn_maximum, (const void *)tn_mean,      (const void *)tn_move,
-    (const void *)tn_mul,     (const void *)tn_selftest,  (const void *)tn_softmax,
-    (const void *)tn_table, (const void *)tn_add_lite, (const void *)tn_average_lite, (const void *)tn_softmax_lite,
+    (const void *)tn_add,          (const void *)tn_affine,    (const void *)tn_average,
+    (const void *)tn_conv,         (const void *)tn_depthwise, (const void *)tn_fill,
+    (const void *)tn_maximum,      (const void *)tn_mean,      (const void *)tn_move,
+    (const void *)tn_mul,          (const void *)tn_selftest,  (const void *)tn_softmax,
+    (const void *)tn_table,        (const void *)tn_add_lite,  (const void *)tn_average_lite,
+    (const void *)tn_softmax_lite,
 };

@@ -21,7 +21,7 @@ class Stages(RanksTest):
                 with self.subTest(name, stages=stages):
                     engine = self.stages(path, stages)
                     passed = self.collectives(engine)
-                    self.assertEqual({"send-receive"}, {row["collective"] for row in passed})
+                    self.assertEqual({"send-receive"}, {row["exchange"] for row in passed})
                     self.assertEqual({(stage, stage + 1) for stage in range(stages - 1)}, {tuple(row["stages"]) for row in passed})
                     difference = self.difference(one, self.outputs(engine, "--threads", "4"))
                     self.assertEqual(0, difference)
@@ -51,7 +51,7 @@ class Stages(RanksTest):
                 engine = self.folder / "gpu.tenon"
                 self.succeed("compile", path, "-o", engine, "--target", "cuda:h200", "--precision", "bf16", "--pp", "2", "--tp", str(ranks),
                              *PINS[: 2 * (ranks - 1)], "--force")
-                self.assertEqual([[0, 1]], [row["stages"] for row in self.collectives(engine) if row["collective"] == "send-receive"])
+                self.assertEqual([[0, 1]], [row["stages"] for row in self.collectives(engine) if row["exchange"] == "send-receive"])
                 told = self.json("inspect", engine)
                 self.assertEqual((2 * ranks, 2), (told["ranks"], told["stages"]))
 
