@@ -20,10 +20,10 @@ TENON = pathlib.Path(os.environ.get("TENON_BUILD_DIR", ROOT / "build/dev")) / "b
 NOTE = "Written by scripts/flag_reference.py"
 # The pages beside flags.md: the end of the name, the title, the verbs.
 PAGES = {
-    "compile": ("Flags to compile and inspect", ["doctor", "inspect", "check", "compile", "explain"]),
+    "compile": ("Flags to compile and inspect", ["doctor", "inspect", "check", "compile"]),
     "optimize": ("Flags to quantize, prune and tune", ["quantize", "prune", "tune", "cache"]),
     "run": ("Flags to run and measure", ["run", "bench", "profile"]),
-    "compare": ("Flags to compare and debug", ["accuracy", "compare", "debug"]),
+    "compare": ("Flags to explain, compare and debug", ["explain", "accuracy", "compare", "debug"]),
     "registry": ("Flags of the registry and of signatures", ["registry", "sign", "verify"]),
     "language": ("Flags of language models", ["generate", "tokenize", "score"]),
     "serve": ("Flags to serve, and of help", ["serve", "help"]),
