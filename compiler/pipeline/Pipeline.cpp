@@ -183,20 +183,15 @@ Status Compilation::convertPrecision() {
 
 /// Products of 8-bit floats, for a device that has them.
 Status Compilation::useFloat8(TargetGroup &group) {
-  opt::PrecisionRecord record;
+  opt::PrecisionRecord &record = group.precision;
   opt::Float8Options request{.quantizes = options.precision == opt::Precision::Fp8};
   DiagnosticText diagnostics(context);
   if (failed(opt::float8Products(*group.module, weights, group.profile, request, record)) ||
       failed(verify(*group.module))) {
     return diagnostics.status("products of 8-bit floats");
   }
-  group.precision.float8 = record.float8;
-  group.precision.notFloat8 = std::move(record.notFloat8);
-  group.precision.fasterInHalf = record.fasterInHalf;
-  group.precision.halfSeconds = record.halfSeconds;
-  group.precision.float8Seconds = record.float8Seconds;
   if (request.quantizes && !summary.float8) {
-    summary.float8 = {record.float8, static_cast<int64_t>(group.precision.notFloat8.size()),
+    summary.float8 = {record.float8, static_cast<int64_t>(record.notFloat8.size()),
                       record.fasterInHalf, record.halfSeconds * 1e6, record.float8Seconds * 1e6};
   }
   // By permission, so that what follows is compared with this.

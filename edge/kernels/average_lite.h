@@ -19,13 +19,10 @@ static void tn_average_lite(const tn_average_lite_shape *s, int32_t begin, int32
   for (int32_t n = 0; n < s->batch; ++n, in += s->in_h * s->in_w * s->channels) {
     tn_rows image = {in, places, s->in_w * s->channels};
     for (int32_t oy = begin; oy < end; ++oy) {
-      int32_t top = oy * s->stride_h - s->pad_h, bottom = top + s->kernel_h;
-      top = top < 0 ? 0 : top;
-      bottom = bottom > s->in_h ? s->in_h : bottom;
+      int32_t top, bottom, left, right;
+      tn_inside(oy * s->stride_h - s->pad_h, s->kernel_h, s->in_h, &top, &bottom);
       for (int32_t ox = 0; ox < s->out_w; ++ox) {
-        int32_t left = ox * s->stride_w - s->pad_w, right = left + s->kernel_w;
-        left = left < 0 ? 0 : left;
-        right = right > s->in_w ? s->in_w : right;
+        tn_inside(ox * s->stride_w - s->pad_w, s->kernel_w, s->in_w, &left, &right);
         int32_t inside = (bottom - top) * (right - left);
         for (int32_t c = 0; c < s->channels; ++c) {
           int32_t sum = 0;

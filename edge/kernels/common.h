@@ -83,6 +83,21 @@ static inline int8_t tn_clamp(int32_t value, int32_t low, int32_t high) {
   return (int8_t)(value < low ? low : value > high ? high : value);
 }
 
+// The part of `size` places from `start` on that lies in [0, limit).
+static inline void tn_inside(int32_t start, int32_t size, int32_t limit, int32_t *begin,
+                             int32_t *end) {
+  *begin = start < 0 ? 0 : start;
+  *end = start + size > limit ? limit : start + size;
+}
+
+static inline int32_t tn_largest(const int8_t *in, int32_t count) {
+  int32_t best = -128;
+  for (int32_t i = 0; i < count; ++i) {
+    best = in[i] > best ? in[i] : best;
+  }
+  return best;
+}
+
 // Rows of a picture: `stride` bytes apart, or each at its place, in units of 4 bytes.
 typedef struct {
   const int8_t *bytes;

@@ -17,10 +17,7 @@ static inline uint32_t tn_softmax_power(const uint16_t *powers, int32_t distance
 static void tn_softmax(const tn_softmax_shape *s, const int8_t *in, const uint16_t *powers,
                        int8_t *out) {
   for (int32_t row = 0; row < s->rows; ++row, in += s->columns, out += s->columns) {
-    int32_t best = -128;
-    for (int32_t i = 0; i < s->columns; ++i) {
-      best = in[i] > best ? in[i] : best;
-    }
+    int32_t best = tn_largest(in, s->columns);
     uint32_t sum = 0;
     for (int32_t i = 0; i < s->columns; ++i) {
       sum += tn_softmax_power(powers, best - in[i]);

@@ -40,10 +40,7 @@ static int32_t tn_softmax_inverse(int32_t a) {
 static void tn_softmax_lite(const tn_softmax_lite_shape *s, const int8_t *in, const int32_t *powers,
                             int8_t *out) {
   for (int32_t row = 0; row < s->rows; ++row, in += s->columns, out += s->columns) {
-    int32_t best = -128;
-    for (int32_t i = 0; i < s->columns; ++i) {
-      best = in[i] > best ? in[i] : best;
-    }
+    int32_t best = tn_largest(in, s->columns);
     uint32_t sum = 0;
     for (int32_t i = 0; i < s->columns; ++i) {
       sum += (uint32_t)tn_softmax_smaller(powers[best - in[i]], 12);

@@ -245,11 +245,12 @@ struct Session::Impl {
     }
     TENON_TRY(prepare(run));
     const PlanRunner &active = *first().active();
-    if (plan().stages > 1 && rows.cut(active.plan(), run, active.current()->outputBytes) &&
-        prepareInOrder(rows.runs()).isOk()) {
-      return runPrepared(rows.runs(), run);
+    if (plan().stages > 1 && rows.cut(active.plan(), run, active.current()->outputBytes)) {
+      if (prepareInOrder(rows.runs()).isOk()) {
+        return runPrepared(rows.runs(), run);
+      }
+      TENON_TRY(prepare(run));
     }
-    TENON_TRY(prepare(run));
     std::unique_lock<std::mutex> lock = lockGroup();
     return forEachRank([&](uint32_t rank) { return runOf(rank, run, runOptions); },
                        /*isRun=*/true);

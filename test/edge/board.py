@@ -157,7 +157,7 @@ def build(core, folder, name, program, code):
         sizes = [f"-Wl,--defsym={part}_{what}={value}" for part, sides in (("flash", at.flash), ("ram", at.ram)) for what, value in zip(("base", "size"), (sides[0], int(sides[1][:-1]) * 1024), strict=True)]
         link += [f"-Wl,-T,{HERE / 'board.ld'}", *sizes]
     start = HERE / ("start.c" if at.flash else "start_linux.c")
-    subprocess.run([CLANG, *STRICT, *at.flags, "-O2", *link, "-I", folder, "-o", elf, start, program, *code], check=True)
+    subprocess.run([CLANG, *STRICT, *at.flags, "-O2", *link, "-I", folder, "-I", HERE.parents[1], "-o", elf, start, program, *code], check=True)
     return elf
 
 

@@ -1,6 +1,7 @@
 // The start of a program on a bare Cortex-M under QEMU: vectors, memory, and what it says through
 // semihosting. Relies on board.ld for the symbols.
-#include <stddef.h>
+#include "test/edge/start_memory.h"
+
 #include <stdint.h>
 
 extern uint32_t stack_top, data_load, data_start, data_end, bss_start, bss_end;
@@ -22,20 +23,6 @@ static void leave(int code) {
   semihost(0x20, block);                         // SYS_EXIT_EXTENDED
   for (;;) {
   }
-}
-
-void *memcpy(void *to, const void *from, size_t size) {
-  for (size_t i = 0; i < size; ++i) {
-    ((volatile char *)to)[i] = ((const char *)from)[i];
-  }
-  return to;
-}
-
-void *memset(void *to, int value, size_t size) {
-  for (size_t i = 0; i < size; ++i) {
-    ((volatile char *)to)[i] = (char)value;
-  }
-  return to;
 }
 
 // Sets bits of a register of the system.

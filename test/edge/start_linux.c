@@ -1,5 +1,6 @@
 // The start of a program without a library on Linux: AArch64 and RISC-V under QEMU's user mode.
-#include <stddef.h>
+#include "test/edge/start_memory.h"
+
 #include <stdint.h>
 
 int main(void);
@@ -32,20 +33,6 @@ void say(const char *text) {
     ++size;
   }
   system_call(64, 1, (long)(intptr_t)text, size); // write
-}
-
-void *memcpy(void *to, const void *from, size_t size) {
-  for (size_t i = 0; i < size; ++i) {
-    ((volatile char *)to)[i] = ((const char *)from)[i];
-  }
-  return to;
-}
-
-void *memset(void *to, int value, size_t size) {
-  for (size_t i = 0; i < size; ++i) {
-    ((volatile char *)to)[i] = (char)value;
-  }
-  return to;
 }
 
 void begin(void) {
