@@ -186,7 +186,7 @@ class Batching(unittest.TestCase):
             for model, output, how in [("centered", "centered", "takes the mean over the rows"), ("quantized", "z", "takes the (largest|smallest) of all rows"),
                                        ("first", "sum", "takes some of the rows"), ("slight", "sum", "takes the mean"), ("even", "y", "computes with the number of rows")]:
                 for text in [self.reason(server, model), json.loads(server.get(f"/v2/models/{model}/config")[1])["parameters"]["tenon.batching"]["string_value"],
-                             next(line for line in server.log if f"'{model}'" in line and "was loaded" not in line)]:
+                             next(line for line in server.logged(f"'{model}'", 2) if "was loaded" not in line)]:
                     self.assertRegex(text, f"TN0850: rows of output '{output}' are not independent: node '[^']+' {how}")
                 self.assertNotIn("dynamic_batching", json.loads(server.get(f"/v2/models/{model}/config")[1]))
             self.assertEqual("", self.reason(server, "flat"))  # has no batch, and nobody asked for one

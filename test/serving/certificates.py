@@ -73,7 +73,7 @@ class Certificates(ServingTest):
             held.close()
             other.close()
             time.sleep(1.5)
-            self.assertEqual(2, sum("was reloaded" in line for line in server.log), server.log)
+            self.assertEqual(2, len(server.logged("was reloaded", 2)), server.log)
 
     def test_tokens(self):
         """Tokens that change are read again; what cannot be used changes nothing."""

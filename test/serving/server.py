@@ -73,6 +73,12 @@ class Server:
                 raise AssertionError("what was waited for did not come: " + "".join(self.log))
             time.sleep(0.01)
 
+    def logged(self, words, count=1):
+        """The log's lines that have these words, once there are as many: a line is read after what it tells of."""
+        lines = lambda: [line for line in self.log if words in line]
+        self.wait_until(lambda: len(lines()) >= count)
+        return lines()
+
     def call(self, method, path, body=None, headers=None, timeout=30):
         """Status, headers and body of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

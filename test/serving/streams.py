@@ -116,7 +116,7 @@ class Urgent(TextsTest):
             self.assertFalse(first.done())
             self.assertEqual(alone[0], first.result())
         self.assertGreater(self.lost(), before)
-        [line] = [line for line in self.server.log if "gives way" in line][:1]
+        line = self.server.logged("gives way")[0]
         self.assertRegex(line, r"model 'm' version 1: an answer of cmpl-\w+ gives way to one of cmpl-\w+, since pages are short by \d+; \d+ tokens are computed again")
 
     def test_pages_run_short(self):

@@ -98,7 +98,8 @@ class Interface(TextsTest):
     def test_load(self):
         """The log says what the load took, part by part."""
         pattern = r"model 'm' version 1 was loaded in (\d+) ms \(file (\d+), engine (\d+), batching (\d+), tokenizer (\d+), session (\d+)\)"
-        [found] = [match for line in self.server.log if (match := re.search(pattern, line))]
+        [line] = self.server.logged("model 'm' version 1 was loaded")
+        found = re.search(pattern, line)
         whole, *parts = map(int, found.groups())
         self.assertAlmostEqual(whole, sum(parts), delta=len(parts))
 
@@ -445,8 +446,7 @@ class Sizes(unittest.TestCase):
         self.assertTrue(POSITIONS // 32 <= fewer < pages, fewer)
         self.assertTrue(least < held * 2 // 3, (least, held))
         with Server(self.folder, "--threads", 1, "--users", 32, "--memory-budget", int(held), waits=False) as server:
-            server.wait_until(lambda: any("TN0606" in line for line in server.log))
-        [line] = [line for line in server.log if "TN0606" in line]
+            [line] = server.logged("TN0606")
         self.assertRegex(line, r"32 users of 2048 tokens need \S+ MiB \(weights .*, runs .*, worker .*, keys and values .*\), and \S+ MiB are free \(at most \d+ users of 2048")
 
 
