@@ -53,8 +53,8 @@ Problem problemOf(std::string_view text) {
   return problem;
 }
 
-TuningDatabase::TuningDatabase(const std::vector<Record> &all, Device ownDevice)
-    : own(std::move(ownDevice)) {
+TuningDatabase::TuningDatabase(const std::vector<Record> &all, std::vector<Device> ownDevices)
+    : devices(std::move(ownDevices)) {
   for (Record &record : newestOf(all)) {
     std::string problem = record.problem;
     records.emplace(std::move(problem), std::move(record));
@@ -63,10 +63,18 @@ TuningDatabase::TuningDatabase(const std::vector<Record> &all, Device ownDevice)
 
 std::string TuningDatabase::levelOf(std::span<const std::string> levels) const {
   std::string best;
-  for (const std::string &level : own.levels) {
-    best = llvm::is_contained(levels, level) ? level : best;
+  for (const Device &device : devices) {
+    for (const std::string &level : device.levels) {
+      best = llvm::is_contained(levels, level) ? level : best;
+    }
   }
   return best;
+}
+
+const Device *TuningDatabase::deviceOf(std::string_view level) const {
+  auto found = llvm::find_if(
+      devices, [&](const Device &device) { return llvm::is_contained(device.levels, level); });
+  return found == devices.end() ? nullptr : &*found;
 }
 
 bool TuningDatabase::hasProblem(const Problem &problem) const {
@@ -75,6 +83,7 @@ bool TuningDatabase::hasProblem(const Problem &problem) const {
 
 /// The record that has the most in common says what differs.
 std::string TuningDatabase::missOf(const Problem &problem, const std::string &level) const {
+  const Device &own = *deviceOf(level);
   std::vector<std::string> least;
   bool isFirst = true;
   auto [begin, end] = records.equal_range(problem.hash);
@@ -114,6 +123,7 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
   if (level.empty()) {
     return {nullptr, "this machine cannot run any of the levels that it is compiled for"};
   }
+  const Device &own = *deviceOf(level);
   auto [begin, end] = records.equal_range(problem.hash);
   for (const auto &[hash, record] : llvm::make_range(begin, end)) {
     if (record.device == own.name && record.threads == own.threads && record.level == level &&
@@ -125,11 +135,13 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
 }
 
 const Record *TuningDatabase::nearest(const Problem &problem, std::string_view level) const {
+  const Device *own = deviceOf(level);
   const Record *best = nullptr;
   double least = 0;
   for (const auto &[hash, record] : records) {
-    bool isAlike = record.form == problem.form && record.sizes.size() == problem.sizes.size() &&
-                   record.device == own.name && record.level == level;
+    bool isAlike = own && record.form == problem.form &&
+                   record.sizes.size() == problem.sizes.size() && record.device == own->name &&
+                   record.level == level;
     double apart = isAlike ? distance(record.sizes, problem.sizes) : 0;
     if (isAlike && (!best || apart < least)) {
       best = &record;
@@ -141,13 +153,15 @@ const Record *TuningDatabase::nearest(const Problem &problem, std::string_view l
 
 std::string TuningDatabase::digest() const {
   Hasher hasher;
-  hasher.update(strCat(own.name, '\n', own.threads, '\n', own.libraries, '\n'));
-  for (const std::string &level : own.levels) {
-    hasher.update(strCat(level, '\n'));
-  }
-  for (const auto &[hash, record] : records) {
-    if (record.device == own.name && record.threads == own.threads) {
-      hasher.update(strCat(lineOf(record), '\n'));
+  for (const Device &own : devices) {
+    hasher.update(strCat(own.name, '\n', own.threads, '\n', own.libraries, '\n'));
+    for (const std::string &level : own.levels) {
+      hasher.update(strCat(level, '\n'));
+    }
+    for (const auto &[hash, record] : records) {
+      if (record.device == own.name && record.threads == own.threads) {
+        hasher.update(strCat(lineOf(record), '\n'));
+      }
     }
   }
   return hasher.digest().hex();

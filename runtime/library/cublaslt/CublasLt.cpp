@@ -231,6 +231,10 @@ int32_t MatmulPlan::configOf(size_t index, AlgoConfig attribute) const {
 
 size_t MatmulPlan::firstChoice() const {
   const engine::MatmulHint &hint = call.hint;
+  if (hint.version == 0) {
+    size_t proposal = static_cast<size_t>(hint.algorithm);
+    return proposal < algorithms.size() ? proposal : 0;
+  }
   if (static_cast<size_t>(hint.version) != api.getVersion() / 100 || sizes.m < hint.leastRows) {
     return 0;
   }
@@ -355,7 +359,8 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::ScaledMatmulCall &
                              .transposeB = true,
                              .hasBias = call.hasBias,
                              .hasResidual = call.hasResidual,
-                             .activation = call.activation};
+                             .activation = call.activation,
+                             .hint = {.algorithm = call.proposal}};
   int64_t m = values[0], n = values[1], k = values[2];
   std::array<int64_t, engine::kMatmulSizes> sizes = {m, n, k, 1, values[3], values[4], n, 0, 0, 0};
   return prepare(product, DType::F8E4M3FN, call.factor, std::as_bytes(std::span(&call, 1)), sizes,
@@ -385,7 +390,8 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call, 
   if (kept && plan->restore(*kept, options.workspaceLimit)) {
     return std::unique_ptr<Plan>(std::move(plan));
   }
-  TENON_TRY(plan->choose(options.workspaceLimit, alignment, std::max(1u, options.candidates)));
+  TENON_TRY(plan->choose(options.workspaceLimit, alignment,
+                         std::max<unsigned>(engine::kMaxProposals, options.candidates)));
   if (options.meter) {
     TENON_TRY(plan->measure(*options.meter, memory));
     cache.keep(key, plan->store()); // the library's own first choice takes milliseconds

@@ -22,7 +22,31 @@ double differenceOf(const Tensor &tensor, const Tensor &reference) {
   return largest > 0 ? difference / largest : difference;
 }
 
+/// A few of the type's steps for numbers; two for codes of 8 bits.
+double roundingOf(DType type) {
+  switch (type) {
+  case DType::F64:
+    return 1e-9;
+  case DType::F32:
+    return 1e-2; // operands may be rounded to TF32, or to 16 bits
+  case DType::F16:
+    return 1e-2;
+  case DType::BF16:
+    return 4e-2;
+  default:
+    return bitWidth(type) <= 8 ? 0.15 : 0;
+  }
+}
+
 } // namespace
+
+double largestRounding(const Runner &runner) {
+  double largest = 0;
+  for (const Tensor &output : runner.outputs()) {
+    largest = std::max(largest, roundingOf(output.dtype));
+  }
+  return largest;
+}
 
 double differenceOfOutputs(const Runner &runner, const Runner &reference) {
   double largest = 0;

@@ -10,5 +10,8 @@ namespace tenon::tool {
 /// element of that output; infinite where only one is finite. Outputs that are no numbers do not
 /// count.
 double differenceOfOutputs(const Runner &runner, const Runner &reference);
+/// What kernels of one region may differ by so, in other roundings and orders of sums, by the types
+/// of its outputs.
+double largestRounding(const Runner &runner);
 
 } // namespace tenon::tool
