@@ -232,8 +232,7 @@ int32_t MatmulPlan::configOf(size_t index, AlgoConfig attribute) const {
 size_t MatmulPlan::firstChoice() const {
   const engine::MatmulHint &hint = call.hint;
   if (hint.version == 0) {
-    size_t proposal = static_cast<size_t>(hint.algorithm);
-    return proposal < algorithms.size() ? proposal : 0;
+    return size_t(hint.algorithm) < algorithms.size() ? size_t(hint.algorithm) : 0;
   }
   if (static_cast<size_t>(hint.version) != api.getVersion() / 100 || sizes.m < hint.leastRows) {
     return 0;
@@ -390,8 +389,7 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call, 
   if (kept && plan->restore(*kept, options.workspaceLimit)) {
     return std::unique_ptr<Plan>(std::move(plan));
   }
-  TENON_TRY(plan->choose(options.workspaceLimit, alignment,
-                         std::max<unsigned>(engine::kMaxProposals, options.candidates)));
+  TENON_TRY(plan->choose(options.workspaceLimit, alignment, std::max(1u, options.candidates)));
   if (options.meter) {
     TENON_TRY(plan->measure(*options.meter, memory));
     cache.keep(key, plan->store()); // the library's own first choice takes milliseconds
