@@ -1,10 +1,12 @@
 // Relies on the sizes in a region's text standing in its types, each before an 'x'.
 #include "compiler/tuning/TuningDatabase.h"
 
+#include "engine/Level.h"
 #include "support/Hash.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::tuning {
@@ -18,6 +20,13 @@ std::string textOf(const std::vector<int64_t> &sizes) {
     text += strCat(text.empty() ? "" : " ", size);
   }
   return text;
+}
+
+/// Whether code of both levels is for the same kind of device: what another kind measured says
+/// nothing of this one.
+bool areAlike(std::string_view level, std::string_view other) {
+  const engine::Level *own = engine::findLevel(level), *foreign = engine::findLevel(other);
+  return !own || !foreign || own->architecture == foreign->architecture;
 }
 
 /// How far sizes are apart: the sum of the doublings between each two.
@@ -88,6 +97,9 @@ std::string TuningDatabase::missOf(const Problem &problem, const std::string &le
   bool isFirst = true;
   auto [begin, end] = records.equal_range(problem.hash);
   for (const auto &[hash, record] : llvm::make_range(begin, end)) {
+    if (!areAlike(record.level, level)) {
+      continue;
+    }
     std::vector<std::string> different;
     auto compare = [&](std::string_view what, std::string_view measured, std::string_view here) {
       if (measured != here) {
@@ -131,7 +143,9 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
       return {&record, ""};
     }
   }
-  return {nullptr, missOf(problem, level), begin != end};
+  bool isStale =
+      std::any_of(begin, end, [&](const auto &each) { return areAlike(each.second.level, level); });
+  return {nullptr, missOf(problem, level), isStale};
 }
 
 const Record *TuningDatabase::nearest(const Problem &problem, std::string_view level) const {

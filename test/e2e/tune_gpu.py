@@ -72,7 +72,13 @@ class TuneOnGpu(ToolTest):
         explained = self.json("cache", "explain", "mlp.onnx", "--store", self.store, *TARGET, *half)
         self.assertEqual({"hit", "no choice"}, {region["state"] for region in explained["regions"]})
         on_cpu = self.json("cache", "explain", "mlp.onnx", "--store", self.store)["regions"]
-        self.assertFalse(any(region["hit"] for region in on_cpu))
+        self.assertEqual({"miss"}, {region["state"] for region in on_cpu})
+        both = self.call("compile", "mlp.onnx", "-o", "b.tenon", "--target", "cuda:native,cpu:native", *half, "--store", self.store)
+        self.assertEqual(0, both.returncode, both.stderr)
+        self.assertIn("that tenon tune measured", self.succeed("explain", "kernels", "b.tenon", "dense0", "--variant", "sm_90a").stdout)
+        done = self.succeed("compile", "mlp.onnx", "-o", "b.tenon", *TARGET, *half, "--budget", "20s", "--store", self.store)
+        self.assertIn("0 measured in", done.stderr)
+        self.assertIn("3 known", done.stderr)
         self.assertRegex(self.succeed("cache", "ls", "--store", self.store).stdout, r"^Fake GPU, .*, driver 13.0: sm_90a\n")
 
     def test_other_results_and_a_lower_clock(self):

@@ -279,6 +279,10 @@ TEST(TuningDatabase, AsksTheDeviceThatRunsTheLevel) {
   ASSERT_TRUE(both.find(problem, gpuLevels).record);
   EXPECT_EQ(both.find(problem, gpuLevels).record->device, gpu.name);
   EXPECT_TRUE(both.nearest(problemOf(kOtherSizes), "sm_90a"));
+  TuningDatabase::Answer ofGpuAlone =
+      TuningDatabase({onGpu}, {device(), gpu}).find(problem, cpuLevels);
+  EXPECT_FALSE(ofGpuAlone.record);
+  EXPECT_FALSE(ofGpuAlone.isStale) << ofGpuAlone.miss;
   TuningDatabase withoutGpu(records, {device()});
   EXPECT_NE(withoutGpu.find(problem, gpuLevels).miss.find("cannot run any"), std::string::npos);
   EXPECT_FALSE(withoutGpu.nearest(problemOf(kOtherSizes), "sm_90a"));
