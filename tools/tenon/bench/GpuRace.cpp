@@ -92,33 +92,30 @@ ret;
 
 class RaceOnGpu;
 
-/// Inputs twice: as the session reads them, and as they are written there before a run.
 class Contender final : public GpuContender {
 public:
-  Contender(RaceOnGpu &gpuRace, runtime::Session &timed) : race(gpuRace), session(timed) {}
-  Status prepare(const std::vector<Tensor> &inputs);
-  Result<double> seconds() override;
+  Contender(RaceOnGpu &gpuRace, std::unique_ptr<runtime::Session> timed)
+      : race(gpuRace), owned(std::move(timed)) {}
+  Status prepare();
   Status run();
-  Status writeInputs();
+  runtime::Session &session() override { return *owned; }
+  Result<std::vector<Tensor>> outputs() override;
+  Result<double> seconds() override;
 
 private:
-  Status send(const Tensor &tensor, cuda::CudaBuffer &memory);
-
   RaceOnGpu &race;
-  runtime::Session &session;
-  std::vector<cuda::CudaBuffer> own, given;
-  std::vector<std::vector<int64_t>> dims;
-  std::vector<InputBinding> bindings;
-  std::vector<OutputBinding> outputs;
+  std::unique_ptr<runtime::Session> owned;
+  std::vector<OutputBinding> bindings;
 };
 
 class RaceOnGpu final : public GpuRace {
 public:
   RaceOnGpu(std::shared_ptr<const cuda::CudaDevice> gpu, const GpuRaceOptions &raceOptions)
       : device(std::move(gpu)), scope(*device), options(raceOptions), stream(device),
-        lead(device, cuda::MemoryKind::Device), others(device, cuda::MemoryKind::Device) {}
+        lead(device, cuda::MemoryKind::Device), others(device, cuda::MemoryKind::Device),
+        staging(device, cuda::MemoryKind::Pinned) {}
 
-  Status open() {
+  Status open(const std::vector<Tensor> &inputs) {
     TENON_TRY(stream.open());
     for (size_t i = 0; i < 2 * kRunsOfSample; ++i) {
       events.push_back(std::make_unique<cuda::CudaEvent>(device));
@@ -133,13 +130,21 @@ public:
     TENON_ASSIGN(module,
                  cuda::CudaModule::load(device, {std::as_bytes(std::span(ptx)), {}, {}}, variant));
     TENON_TRY(clockSeconds().status()); // the first run loads code, and brings up the clock
+    for (const Tensor &tensor : inputs) {
+      TENON_TRY(send(tensor));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      bound.push_back({own[i].data(), dims[i], Place::Gpu});
+    }
     return wait();
   }
 
-  Result<std::unique_ptr<GpuContender>> add(runtime::Session &session,
-                                            const std::vector<Tensor> &inputs) override {
-    std::unique_ptr<Contender> contender = std::make_unique<Contender>(*this, session);
-    TENON_TRY(contender->prepare(inputs));
+  Result<std::unique_ptr<GpuContender>> add(std::shared_ptr<const runtime::Engine> engine,
+                                            const runtime::SessionOptions &session) override {
+    TENON_ASSIGN(std::unique_ptr<runtime::Session> timed,
+                 runtime::Session::create(std::move(engine), session));
+    std::unique_ptr<Contender> contender = std::make_unique<Contender>(*this, std::move(timed));
+    TENON_TRY(contender->prepare());
     return std::unique_ptr<GpuContender>(std::move(contender));
   }
 
@@ -155,7 +160,7 @@ public:
   Result<double> medianOf(Contender &contender) {
     TENON_TRY(startLead());
     for (size_t i = 0; i < kRunsOfSample; ++i) {
-      TENON_TRY(prepareRun(contender));
+      TENON_TRY(prepareRun());
       TENON_TRY(events[2 * i]->record(handle(), kRacing));
       TENON_TRY(contender.run());
       TENON_TRY(events[2 * i + 1]->record(handle(), kRacing));
@@ -169,11 +174,24 @@ public:
     return times[kRunsOfSample / 2];
   }
 
+  /// Bytes of the GPU, behind what is on the stream.
+  Status fetch(const void *from, uint64_t bytes, std::byte *to) {
+    if (bytes == 0) {
+      return Status::ok();
+    }
+    TENON_TRY(staging.reserve(bytes, kRacing));
+    TENON_TRY(check(driver().memcpyDtoHAsync(
+        staging.data(), reinterpret_cast<cuda::DevicePointer>(from), bytes, handle())));
+    TENON_TRY(wait());
+    std::copy_n(staging.data(), bytes, to);
+    return Status::ok();
+  }
+
+  std::span<const InputBinding> inputs() const { return bound; }
   Status check(int code) const { return driver().check(code, kRacing); }
   Status wait() const { return stream.wait(kRacing); }
   const cuda::CudaDriver &driver() const { return device->driver(); }
   cuda::StreamHandle handle() const { return stream.handle(); }
-  const std::shared_ptr<const cuda::CudaDevice> &gpu() const { return device; }
 
 private:
   Status startLead() {
@@ -181,11 +199,31 @@ private:
   }
 
   /// Other data into the caches, behind them the inputs.
-  Status prepareRun(Contender &contender) {
+  Status prepareRun() {
     if (options.otherBytes > 0) {
       TENON_TRY(launch(0, others.pointer(), options.otherBytes / 16 * 16));
     }
-    return options.writesInputs ? contender.writeInputs() : Status::ok();
+    for (size_t i = 0; i < own.size() && options.writesInputs; ++i) {
+      TENON_TRY(check(
+          driver().memcpyDtoDAsync(own[i].pointer(), given[i].pointer(), own[i].size(), handle())));
+    }
+    return Status::ok();
+  }
+
+  /// An input twice: as sessions read it, and as it is written there before a run.
+  Status send(const Tensor &tensor) {
+    uint64_t bytes = tensor.data.size();
+    TENON_TRY(staging.reserve(std::max<uint64_t>(bytes, 1), kRacing));
+    std::copy_n(tensor.data.data(), bytes, staging.data());
+    for (std::vector<cuda::CudaBuffer> *buffers : {&own, &given}) {
+      cuda::CudaBuffer &memory = buffers->emplace_back(device, cuda::MemoryKind::Device);
+      TENON_TRY(memory.reserve(std::max<uint64_t>(bytes, 1), kRacing));
+      TENON_TRY(bytes == 0 ? Status::ok()
+                           : check(driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes,
+                                                            handle())));
+    }
+    dims.push_back(tensor.dims);
+    return wait();
   }
 
   Status launch(uint32_t kernel, cuda::DevicePointer memory, uint64_t count) {
@@ -203,61 +241,46 @@ private:
   GpuRaceOptions options;
   cuda::CudaStream stream;
   std::vector<std::unique_ptr<cuda::CudaEvent>> events;
-  cuda::CudaBuffer lead, others;
+  cuda::CudaBuffer lead, others, staging;
+  std::vector<cuda::CudaBuffer> own, given; ///< by input
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<InputBinding> bound;
   std::unique_ptr<cuda::CudaModule> module;
 };
 
-Status Contender::prepare(const std::vector<Tensor> &inputs) {
-  for (const Tensor &tensor : inputs) {
-    for (std::vector<cuda::CudaBuffer> *buffers : {&own, &given}) {
-      buffers->emplace_back(race.gpu(), cuda::MemoryKind::Device);
-      TENON_TRY(send(tensor, buffers->back()));
-    }
-    dims.push_back(tensor.dims);
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    bindings.push_back({own[i].data(), dims[i], Place::Gpu});
-  }
-  outputs.assign(session.engine().plan().outputs.size(), {nullptr, 0, Place::Gpu});
+Status Contender::prepare() {
+  bindings.assign(owned->engine().plan().outputs.size(), {nullptr, 0, Place::Gpu});
   // The second run makes the graph.
   TENON_TRY(run());
   TENON_TRY(run());
   return race.wait();
 }
 
-Status Contender::send(const Tensor &tensor, cuda::CudaBuffer &memory) {
-  uint64_t bytes = tensor.data.size();
-  cuda::CudaBuffer staging(race.gpu(), cuda::MemoryKind::Pinned);
-  TENON_TRY(memory.reserve(std::max<uint64_t>(bytes, 1), kRacing));
-  TENON_TRY(staging.reserve(std::max<uint64_t>(bytes, 1), kRacing));
-  if (bytes == 0) {
-    return Status::ok();
-  }
-  std::copy_n(tensor.data.data(), bytes, staging.data());
-  TENON_TRY(race.check(
-      race.driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes, race.handle())));
-  return race.wait();
-}
+Status Contender::run() { return owned->run(race.inputs(), bindings, {.stream = race.handle()}); }
 
-Status Contender::run() { return session.run(bindings, outputs, {.stream = race.handle()}); }
-
-Status Contender::writeInputs() {
-  for (size_t i = 0; i < own.size(); ++i) {
-    TENON_TRY(race.check(race.driver().memcpyDtoDAsync(own[i].pointer(), given[i].pointer(),
-                                                       own[i].size(), race.handle())));
+Result<std::vector<Tensor>> Contender::outputs() {
+  std::vector<Tensor> tensors;
+  const std::vector<engine::Port> &ports = owned->engine().plan().outputs;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    std::span<const int64_t> shape = owned->outputDims(i);
+    TENON_ASSIGN(Tensor tensor, Tensor::create(ports[i].name, ports[i].dtype,
+                                               std::vector<int64_t>(shape.begin(), shape.end())));
+    TENON_TRY(race.fetch(owned->outputData(i), owned->outputBytes(i), tensor.data.data()));
+    tensors.push_back(std::move(tensor));
   }
-  return Status::ok();
+  return tensors;
 }
 
 Result<double> Contender::seconds() { return race.medianOf(*this); }
 
 } // namespace
 
-Result<std::unique_ptr<GpuRace>> GpuRace::create(const GpuRaceOptions &options) {
+Result<std::unique_ptr<GpuRace>> GpuRace::create(const GpuRaceOptions &options,
+                                                 const std::vector<Tensor> &inputs) {
   TENON_ASSIGN(std::shared_ptr<const cuda::CudaDevice> device,
                cuda::CudaDevice::open(cuda::kDriverLibrary, options.gpu));
   std::unique_ptr<RaceOnGpu> race = std::make_unique<RaceOnGpu>(std::move(device), options);
-  TENON_TRY(race->open());
+  TENON_TRY(race->open(inputs));
   return std::unique_ptr<GpuRace>(std::move(race));
 }
 

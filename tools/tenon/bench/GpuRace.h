@@ -21,10 +21,13 @@ struct GpuRaceOptions {
   bool writesInputs = true;
 };
 
-/// A session whose tensors are on the GPU.
+/// A session on the inputs of a race, whose outputs stay on the GPU.
 class GpuContender {
 public:
   virtual ~GpuContender() = default;
+  virtual runtime::Session &session() = 0;
+  /// Of the last run, on the host.
+  virtual Result<std::vector<Tensor>> outputs() = 0;
   /// Device seconds of a run: the median of some in a row.
   virtual Result<double> seconds() = 0;
 };
@@ -32,11 +35,13 @@ public:
 /// Whatever runs alternately on one GPU. Not for several threads at once.
 class GpuRace {
 public:
-  static Result<std::unique_ptr<GpuRace>> create(const GpuRaceOptions &options);
+  /// `inputs` are copied to the GPU, once for all that run.
+  static Result<std::unique_ptr<GpuRace>> create(const GpuRaceOptions &options,
+                                                 const std::vector<Tensor> &inputs);
   virtual ~GpuRace() = default;
-  /// The session has run and outlives the contender, as the race does; `inputs` are copied.
-  virtual Result<std::unique_ptr<GpuContender>> add(runtime::Session &session,
-                                                    const std::vector<Tensor> &inputs) = 0;
+  /// Of an engine that takes the inputs; it has run. The race outlives it.
+  virtual Result<std::unique_ptr<GpuContender>> add(std::shared_ptr<const runtime::Engine> engine,
+                                                    const runtime::SessionOptions &options) = 0;
   /// Device seconds of a kernel that does arithmetic alone: longer where the clock is lower.
   virtual Result<double> clockSeconds() = 0;
 };

@@ -87,12 +87,13 @@ private:
 };
 
 struct Candidate {
-  size_t index = 0; ///< of the candidates given
-  std::unique_ptr<Runner> runner;
-  std::unique_ptr<GpuContender> gpu; ///< where data are cold
+  size_t index = 0;                  ///< of the candidates given
+  std::unique_ptr<Runner> runner;    ///< on a CPU
+  std::unique_ptr<GpuContender> gpu; ///< on a GPU
   std::vector<double> microseconds;  ///< of rounds that count
   unsigned repeats = 1;
 
+  runtime::Session &session() const { return gpu ? gpu->session() : runner->session(); }
   double least() const { return *std::ranges::min_element(microseconds); }
 };
 
@@ -167,8 +168,15 @@ private:
       TENON_ASSIGN(uint64_t cache, cacheOfGpu());
       raceOptions.otherBytes = kCachesOfOthers * cache;
     }
-    TENON_ASSIGN(race, GpuRace::create(raceOptions));
+    TENON_ASSIGN(std::vector<Tensor> inputs, seededInputs(engine));
+    TENON_ASSIGN(race, GpuRace::create(raceOptions, inputs));
     return Status::ok();
+  }
+
+  Result<std::vector<Tensor>> seededInputs(const runtime::Engine &engine) const {
+    InputFlags flags;
+    flags.seed = options.seed;
+    return makeInputs(flags, engine);
   }
 
   /// A session with the results of a first run, or why this kernel is not timed.
@@ -177,24 +185,17 @@ private:
       TENON_TRY(openDevice(*engine));
       isOpen = true;
     }
-    InputFlags flags;
-    flags.seed = options.seed;
-    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags, *engine));
-    TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), options.session));
     Candidate candidate;
     candidate.index = outcome.kernels.size();
-    candidate.runner = std::make_unique<Runner>(std::move(runner));
-    TENON_TRY(candidate.runner->run());
-    kernel.difference =
-        all.empty() ? 0 : differenceOfOutputs(*candidate.runner, *all.front().runner);
-    if (kernel.difference > options.maxDifference.value_or(largestRounding(*candidate.runner))) {
-      return Status::error(ErrorId::VerifyFailed,
-                           fmt::format("its results differ by {:.1e}", kernel.difference));
+    if (race) {
+      TENON_ASSIGN(candidate.gpu, race->add(engine, options.session));
+    } else {
+      TENON_ASSIGN(std::vector<Tensor> inputs, seededInputs(*engine));
+      TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), options.session));
+      candidate.runner = std::make_unique<Runner>(std::move(runner));
+      TENON_TRY(candidate.runner->run());
     }
-    if (race && (options.isCold || options.otherBytes > 0)) {
-      TENON_ASSIGN(candidate.gpu,
-                   race->add(candidate.runner->session(), candidate.runner->inputs()));
-    }
+    TENON_TRY(compare(candidate, kernel));
     TENON_ASSIGN(double microseconds, sample(candidate));
     if (!others) {
       double seconds = engine->gpu() ? kGpuSampleSeconds : kSampleSeconds;
@@ -205,16 +206,37 @@ private:
     return Status::ok();
   }
 
+  /// With the results of the first kernel that runs.
+  Status compare(const Candidate &candidate, MeasuredKernel &kernel) {
+    std::vector<Tensor> fetched;
+    if (candidate.gpu) {
+      TENON_ASSIGN(fetched, candidate.gpu->outputs());
+    }
+    const std::vector<Tensor> &outputs = candidate.gpu ? fetched : candidate.runner->outputs();
+    const std::vector<Tensor> &reference = all.empty()       ? outputs
+                                           : all.front().gpu ? firstOutputs
+                                                             : all.front().runner->outputs();
+    kernel.difference = differenceOfOutputs(outputs, reference);
+    if (kernel.difference > options.maxDifference.value_or(largestRounding(outputs))) {
+      return Status::error(ErrorId::VerifyFailed,
+                           fmt::format("its results differ by {:.1e}", kernel.difference));
+    }
+    if (all.empty()) {
+      firstOutputs = std::move(fetched);
+    }
+    return Status::ok();
+  }
+
   Result<double> sample(Candidate &candidate) {
     if (others) {
       others->read(candidate.runner->inputs());
     }
-    if (candidate.gpu) {
+    if (candidate.gpu && (options.isCold || options.otherBytes > 0)) {
       TENON_ASSIGN(double seconds, candidate.gpu->seconds());
       return seconds * 1e6;
     }
     TENON_ASSIGN(std::vector<runtime::StepTime> steps,
-                 candidate.runner->session().timeSteps(candidate.repeats));
+                 candidate.session().timeSteps(candidate.repeats));
     double seconds = 0;
     for (const runtime::StepTime &step : steps) {
       seconds += step.seconds;
@@ -231,7 +253,7 @@ private:
       size_t place = (outcome.rounds + outcome.disturbed) % 2 == 0 ? i : running.size() - 1 - i;
       TENON_ASSIGN(times[place], sample(*running[place]));
     }
-    RoundWatch::Seen seen = watch.end(running.front()->runner->session().threads());
+    RoundWatch::Seen seen = watch.end(running.front()->session().threads());
     if (race) { // which does not wait for CPUs
       TENON_ASSIGN(double clockAfter, race->clockSeconds());
       seen = {.waited = 0, .probe = std::max(clockBefore, clockAfter)};
@@ -304,8 +326,9 @@ private:
 
   const MeasureOptions &options;
   std::optional<OtherData> others;
-  std::unique_ptr<GpuRace> race; ///< on a GPU
-  bool isOpen = false;           ///< of the two above, the one that is wanted
+  std::unique_ptr<GpuRace> race;    ///< on a GPU
+  bool isOpen = false;              ///< of the two above, the one that is wanted
+  std::vector<Tensor> firstOutputs; ///< on a GPU, of the first candidate that runs
   std::vector<Candidate> all;
   MeasureOutcome outcome;
   double fastestProbe = HUGE_VAL;
