@@ -60,7 +60,7 @@ constexpr Verb kVerbs[] = {
     {"tune", "guides/tune.md",
      "measure which kernels are fastest for a model on this machine, and use them",
      "tenon tune model.onnx -o model.tenon --time 60s\ntenon tune bert.onnx --shape "
-     "input_ids:1x128 --time 2m\ntenon tune model.onnx -o model.tenon --target cuda:native",
+     "input_ids:1x128 --time 2m",
      declareTune},
     {"cache", "guides/tune.md",
      "manage tune's measurements: list, explain misses, export and import, tidy up",
