@@ -95,7 +95,7 @@ Result<double> medianSeconds(Subject &subject) {
   return median;
 }
 
-bool isForGpu(const TuneRequest &request) { return !request.compile.gpus.empty(); }
+bool measuresGpu(const TuneRequest &request) { return !request.compile.gpus.empty(); }
 
 class Tuner : public pipeline::CandidateMeasurer {
 public:
@@ -110,8 +110,8 @@ public:
     TENON_ASSIGN(Subject untuned, compileUntuned());
     TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
     TENON_ASSIGN(measureOptions.otherBytes, otherBytes(untuned.runner->session().memoryUse()));
-    measureOptions.loadsTogether = isForGpu(request);
-    if (isForGpu(request)) {
+    measureOptions.loadsTogether = measuresGpu(request);
+    if (measuresGpu(request)) {
       measureOptions.maxDifference.reset();
     }
     measureOptions.allowNoise = request.allowNoise;
@@ -219,8 +219,8 @@ public:
     if (outcome.end == MeasureEnd::Disturbed) {
       own.state = ProblemState::Undecided;
       own.why = fmt::format("{} {} of {} rounds",
-                            isForGpu(request) ? "a lower clock of the GPU disturbed"
-                                              : "other programs disturbed",
+                            measuresGpu(request) ? "a lower clock of the GPU disturbed"
+                                                 : "other programs disturbed",
                             outcome.disturbed, outcome.rounds + outcome.disturbed);
       return true;
     }
@@ -257,7 +257,7 @@ private:
   /// What the other regions of the model read between two runs of one.
   Result<uint64_t> otherBytes(const runtime::MemoryUse &memory) const {
     uint64_t bytes = weightBytes + memory.arenaBytes;
-    if (!isForGpu(request)) {
+    if (!measuresGpu(request)) {
       return bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
     }
     TENON_ASSIGN(uint64_t cache, cacheOfGpu());
@@ -270,7 +270,7 @@ private:
     pipeline::CompileOptions compile = request.compile;
     compile.output = scratch + "/race";
     compile.progress = nullptr;
-    if (!isForGpu(request)) {
+    if (!measuresGpu(request)) {
       compile.levels = {*engine::parseCpuLevel(result.level)};
       compile.addsLevels = false;
       return compile;
@@ -298,7 +298,7 @@ private:
 
   tuning::Record recordOf(const pipeline::TuningProblem &problem,
                           const MeasureOutcome &outcome) const {
-    const target::Target &rates = isForGpu(request) ? measuredGpu() : request.compile.cpu;
+    const target::Target &rates = measuresGpu(request) ? measuredGpu() : request.compile.cpu;
     std::span<const target::Target> parts = target::parts();
     bool isByBuiltInRates =
         target::describe(rates) == target::describe(target::cpuTarget()) ||
@@ -362,7 +362,7 @@ private:
       return Status::error(ErrorId::MachineTooBusy,
                            fmt::format("all measurements were disturbed ({})",
                                        result.problems[firstUndecided()].why),
-                           isForGpu(request)
+                           measuresGpu(request)
                                ? "let the GPU cool down and end other programs on it, or keep what "
                                  "is faster in spite of it with --allow-noise"
                                : "stop them, or keep what is faster in spite of them with "
@@ -425,7 +425,7 @@ private:
     both.push_back(std::move(untuned));
     both.push_back(std::move(tuned));
     MeasureBudget budget;
-    budget.seconds = isForGpu(request) ? kGpuCompareSeconds : kCompareSeconds;
+    budget.seconds = measuresGpu(request) ? kGpuCompareSeconds : kCompareSeconds;
     TENON_TRY(measureInterleaved(budget, both, listener));
     listener.clearProgress();
     // Above 1: the untuned one takes longer.
@@ -486,13 +486,13 @@ private:
 } // namespace
 
 Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener) {
-  if (isForGpu(request) == !request.compile.levels.empty()) {
+  if (measuresGpu(request) == !request.compile.levels.empty()) {
     return Status::error(ErrorId::BadArgument,
                          "tune measures on one device, but the targets are CPUs and GPUs",
                          "tune for each by itself: the store keeps both, and compile uses both");
   }
   TENON_ASSIGN(tuning::Device device,
-               isForGpu(request) ? localGpuDevice() : Result<tuning::Device>(localCpuDevice()));
+               measuresGpu(request) ? localGpuDevice() : Result<tuning::Device>(localCpuDevice()));
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
   noteFaults(store.found(), listener.notice());
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
