@@ -48,6 +48,7 @@ struct Kernel {
   std::vector<std::string> grid; ///< expressions; empty for one point
   std::vector<int64_t> block;    ///< threads of a block, on a GPU
   std::string scratchBytes;      ///< expression: of a thread, on a GPU of shared memory of a block
+  std::string rows;              ///< size whose rows do not depend on each other; empty for none
   std::string reference;         ///< path of an ONNX model that computes the same; empty for none
   double tolerance = 0;          ///< of results, absolute and relative; 0 for that of their type
   std::string library;           ///< hash of the library

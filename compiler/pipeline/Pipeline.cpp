@@ -18,6 +18,7 @@
 #include "compiler/opt/Float8Products.h"
 #include "compiler/opt/precision/Observe.h"
 #include "compiler/pipeline/KernelCheck.h"
+#include "compiler/pipeline/KernelTable.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
@@ -72,7 +73,7 @@ Status Compilation::importModel() {
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pages);
-  TENON_ASSIGN(importOptions.kernels, kernelTable(options));
+  TENON_ASSIGN(importOptions.kernels, kernelTable(options.kernelLibraries, options.levels));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
