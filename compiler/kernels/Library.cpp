@@ -327,6 +327,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
     }
   }
   TENON_TRY(members.text("library", kernel.library, /*isNeeded=*/false));
+  TENON_TRY(members.text("file", kernel.file, /*isNeeded=*/false));
   TENON_TRY(members.checkRead());
   TENON_TRY(Expressions(kernel).check(members));
   if (!areRows(kernel)) {
@@ -385,15 +386,18 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
   for (const auto &[index, entry] : llvm::enumerate(*list)) {
     std::string place = strCat(description, ".kernels[", index, "]");
     TENON_ASSIGN(Kernel kernel, readEntry(entry, place));
-    if (!kernel.library.empty()) {
-      return refused(strCat(place, ".library"), "is not a key that a description has");
+    for (const char *key : {"library", "file"}) {
+      if (entry.contains(key)) {
+        return refused(strCat(place, ".", key), "is not a key that a description has");
+      }
     }
     Json own = entry;
     own["library"] = kernel.library = library->hash;
+    size_t slash = path.rfind('/');
+    size_t name = slash == std::string::npos ? 0 : slash + 1;
+    own["file"] = kernel.file = path.substr(name);
     if (!kernel.reference.empty() && kernel.reference.front() != '/') {
-      size_t slash = path.rfind('/');
-      std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-      kernel.reference = folder + kernel.reference;
+      kernel.reference = path.substr(0, name) + kernel.reference;
     }
     kernel.json = dumpJson(own);
     contents += kernel.json;

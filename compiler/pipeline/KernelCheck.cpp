@@ -355,8 +355,10 @@ Result<std::string> KernelChecker::check(CheckedRegion &region) {
     TENON_TRY(std::move(status));
   }
   std::string at = strCat(sets.size(), sets.size() == 1 ? " set of sizes" : " sets of sizes");
-  return hasReference ? strCat("checked beside its reference at ", at)
-                      : strCat("run at ", at, ", results not checked (--unchecked-kernels)");
+  return hasReference ? strCat("checked beside ", region.kernel.reference, " at ", at,
+                               "; the time is measured")
+                      : strCat("run at ", at,
+                               ", results not checked (--unchecked-kernels); the time is measured");
 }
 
 /// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
@@ -383,7 +385,7 @@ void note(dispatch::Records &records, size_t index, const std::string &why, doub
 
 } // namespace
 
-Status checkBackend(ModuleOp module, bool isGpu) {
+Status checkBackend(const CompileOptions &options, ModuleOp module, bool isGpu) {
   Status status;
   std::string_view backend = isGpu ? kernels::kCuda : kernels::kCpu;
   module.walk([&](tn::CustomOp op) {
@@ -393,6 +395,12 @@ Status checkBackend(ModuleOp module, bool isGpu) {
           strCat("the kernels given for ", std::string_view(op.getName()), " include none for ",
                  isGpu ? "GPUs" : "CPUs"),
           strCat("add one whose \"backend\" is \"", backend, "\", or name another --target"));
+    }
+    if (status && options.guard) {
+      status = Status::error(ErrorId::BadArgument,
+                             strCat("--guard cannot check the accesses of the kernel for ",
+                                    std::string_view(op.getName())),
+                             "leave out --guard: kernels of the user's are checked by guard pages");
     }
   });
   return status;
@@ -427,7 +435,8 @@ Status checkKernels(const CompileOptions &options, ModuleOp module, const Compil
     if (!region.getRecord()) {
       return; // of a dumped phase
     }
-    note(records, *region.getRecord(), strCat(each.kernel.symbol, ": ", *said), checker.seconds());
+    note(records, *region.getRecord(),
+         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), checker.seconds());
   });
   return status;
 }

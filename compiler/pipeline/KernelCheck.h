@@ -7,8 +7,8 @@
 
 namespace tenon::pipeline {
 
-/// Error where an operation of the user's has no kernel for a device.
-Status checkBackend(mlir::ModuleOp module, bool isGpu);
+/// Error where an operation of the user's has no kernel for a device, or the options exclude it.
+Status checkBackend(const CompileOptions &options, mlir::ModuleOp module, bool isGpu);
 
 /// Runs the kernels of a compiled CPU module by options.tryKernel: at several sizes, on buffers
 /// with guard pages, with outputs filled beforehand, twice. TN0309, TN0409 to TN0412. What was

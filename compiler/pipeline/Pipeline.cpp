@@ -222,7 +222,7 @@ Status Compilation::dispatch() {
       TENON_TRY(numbers->start(*module));
     }
     group.module = module->clone();
-    TENON_TRY(checkBackend(*group.module, group.profile.isGpu()));
+    TENON_TRY(checkBackend(options, *group.module, group.profile.isGpu()));
     group.precision = precision;
     bool isGpu = group.profile.isGpu();
     auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;

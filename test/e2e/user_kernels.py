@@ -78,7 +78,7 @@ class UserKernels(ToolTest):
     def test_a_kernel_computes_its_node(self):
         engine = self.compile(self.library("add"))
         self.check_run(engine, 100)
-        self.assertRegex(self.kernels(engine), r"chosen +\S+ us  user_kernel: vector_add: checked beside its reference at 1 set of sizes")
+        self.assertRegex(self.kernels(engine), r"chosen +\S+ us  user_kernel: vector_add of add.o, checked beside reference.onnx at 1 set of sizes; the time is measured")
 
     def test_sizes_may_be_free_and_the_grid_shared(self):
         loop = LOOP.replace("int64_t i = 0; i < n", "int64_t i = begin * 16; i < (end * 16 < n ? end * 16 : n)")
@@ -203,12 +203,20 @@ class UserKernels(ToolTest):
         library = self.library("add")
         self.compile(library)
         self.assertIn("within the tolerance", self.succeed("compare", "fixed.tenon", "fixed.onnx", "--kernel-library", library).stdout)
-        found = self.succeed("debug", "bisect", "fixed.onnx", "--kernel-library", library, "--target", "cpu:avx2")
-        self.assertIn("right", found.stdout + found.stderr)
+        found = self.call("debug", "bisect", "fixed.onnx", "--kernel-library", library, "--target", "cpu:avx2")
+        self.assertIn("compiled and in the reference it gives the same results", found.stdout)
+
+    def test_other_precisions_keep_the_types_of_the_description(self):
+        library = self.library("add")
+        engine = self.compile(library, "fixed", "--precision", "bf16")
+        self.assertIn("own-kernel", self.succeed("explain", "precision", engine, "mine").stdout)
+        self.succeed("compare", engine, "fixed.onnx", "--kernel-library", library, "--atol", "0.01")
+        self.compile(library, "free", "--verify")
 
     def test_boards_and_ranks_have_no_kernels_of_the_users(self):
         library = self.library("add")
         self.assertIn("--kernel-library is for engines", self.refused(2, "TN0105", library, "--target", "c"))
+        self.assertIn("--guard cannot check", self.refused(2, "TN0105", library, "--guard"))
         self.assertIn("kernels of the user's run on one rank", self.refused(2, "TN0105", library, "--tp", "2"))
 
 
