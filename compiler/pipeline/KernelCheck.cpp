@@ -136,6 +136,12 @@ std::vector<SmallVector<int64_t>> KernelChecker::symbolSets() {
 Result<Sample> KernelChecker::sampleAt(CheckedRegion &region, ArrayRef<int64_t> symbols) const {
   Sample sample{SmallVector<int64_t>(symbols), {}};
   for (auto [index, input] : llvm::enumerate(region.op.getInputs())) {
+    // A value that the node reads twice is one buffer.
+    size_t first = llvm::find(region.op.getInputs(), input) - region.op.getInputs().begin();
+    if (first < index) {
+      sample.inputs.push_back(sample.inputs[first]);
+      continue;
+    }
     TENON_ASSIGN(reference::Sizes dims, dimsOf(input.getType(), symbols));
     TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, index + 1));
     sample.inputs.push_back(std::move(tensor));
