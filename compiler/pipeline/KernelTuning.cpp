@@ -69,7 +69,8 @@ public:
       : options(compileOptions), request(candidateRequest), measurer(candidateMeasurer),
         cache(options.cacheFolder),
         target(options.gpus.empty()
-                   ? cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false)
+                   ? cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false,
+                               codegen::cpu::kernelFamilies(), options.kernelLibraries)
                    : cudaTarget(options.gpus.front())) {}
 
   Status run(ModuleOp module, tn::WeightStore &weights) {

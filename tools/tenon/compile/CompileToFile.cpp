@@ -193,6 +193,7 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.force ? Status::ok() : checkReplacedEngine(options));
   }
   TENON_TRY(collectPasses(request));
+  TENON_TRY(applyKernels(request.ownKernels, options));
   TENON_TRY(checkOutput(options.reproducer, options.model, programs));
   const std::string &made = options.output.empty() ? options.model : options.output;
   if (options.reproducer.empty()) {
