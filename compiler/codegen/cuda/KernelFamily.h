@@ -17,6 +17,10 @@ const FamilyTable<RegionBuilder> &kernelFamilies();
 /// elements took 0.24 and 0.87 us on an H200.
 double epilogueSeconds(RegionBuilder &region);
 
+/// The part "idle" of KernelFamily::parts: of blocks that take so many seconds wave by wave, what
+/// multiprocessors without one lose, in a last wave or where there are fewer blocks.
+double idleSeconds(double seconds, double blocks, double waves, double atOnce);
+
 // gemm/
 extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBit, kGemmSkinny,
     kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced;

@@ -1,6 +1,7 @@
 // The floors of each region by the limits of the run, and its class: the nearest limit if it is
 // near, else what the experiments say.
 
+#include "tools/tenon/profile/GpuModel.h"
 #include "tools/tenon/profile/Profile.h"
 
 #include <fmt/format.h>
@@ -99,6 +100,11 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
                     percent(region.limitShare), region.limit));
     return;
   }
+  if (!region.causes.empty()) {
+    set(region, Bound::Latency,
+        fmt::format("{} of {}; {}", percent(region.limitShare), region.limit, causesText(region)));
+    return;
+  }
   double gain = region.oneThreadSeconds ? *region.oneThreadSeconds / region.seconds : 0;
   if (profile.limits.threads > 1 && gain > 0 && gain < kThreadsGain &&
       busyThreads > kAllThreads * profile.limits.threads) {
@@ -164,6 +170,9 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   double threads = profile.limits.threads, busyThreads = busyThreadsOf(profile, region);
   bool isOneThread = runsOnOneThread(profile, region);
   Nearest nearest = limitOf(profile, allWeights, region);
+  if (profile.isGpu) {
+    region.causes = causesOf(region, profile.limits.multiprocessors);
+  }
   if (region.seconds < kShortest) {
     set(region, Bound::Short, "shorter than the clock can resolve");
     return;

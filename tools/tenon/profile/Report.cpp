@@ -6,6 +6,7 @@
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -32,6 +33,23 @@ Json toJson(const Advice &advice, const Profile &profile) {
           {"regions", advice.regions}};
 }
 
+Json partsJson(const RegionFigures &region) {
+  Json parts = Json::array(), causes = Json::array();
+  for (const KernelPart &part : region.parts) {
+    parts.push_back({{"part", part.name}, {"us", part.seconds * 1e6}});
+  }
+  for (const Cause &cause : region.causes) {
+    causes.push_back({{"part", cause.part}, {"us", cause.seconds * 1e6}, {"why", cause.text}});
+  }
+  return {{"parts", parts},
+          {"blocks", region.blocks},
+          {"at_once", region.atOnce},
+          {"steps", region.steps},
+          {"grid", region.grid},
+          {"causes", causes},
+          {"considered", region.considered}};
+}
+
 Json toJson(const RegionFigures &region) {
   return {{"label", region.label},
           {"kernel", region.kernel},
@@ -56,7 +74,8 @@ Json toJson(const RegionFigures &region) {
           {"class", nameOf(region.bound)},
           {"limit", region.limit},
           {"of_limit", region.limitShare},
-          {"cause", region.cause}};
+          {"cause", region.cause},
+          {"gpu", region.grid > 0 || !region.parts.empty() ? partsJson(region) : Json()}};
 }
 
 Json toJson(const OperatorFigures &node, const Profile &profile) {
@@ -175,7 +194,10 @@ std::string groupText(const Profile &profile, const OperatorGroup &group, size_t
   const Advice *advice = profile.adviceFor(group.region);
   text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command),
                                gainText(profile, *advice), ruleText(*advice))
-                 : fmt::format("    nothing better is known for it\n");
+                 : fmt::format("    {}\n", region.considered.empty()
+                                               ? std::string("nothing better is known for it")
+                                               : fmt::format("nothing gains 2 % of the run: {}",
+                                                             fmt::join(region.considered, "; ")));
   return text;
 }
 
