@@ -269,6 +269,28 @@ std::string fusionText(const Explained &what) {
   return text;
 }
 
+namespace {
+
+/// What a candidate's predicted time consists of; empty where its family does not say.
+std::string partsText(const Json &candidate) {
+  Json time = fieldAt(candidate, "time");
+  std::vector<std::string> parts;
+  for (const Json &part : listAt(time, "parts")) {
+    parts.push_back(fmt::format("{} {:.2f}", textAt(part, "part"), part.value("us", 0.0)));
+  }
+  if (parts.empty()) {
+    return "";
+  }
+  int64_t blocks = numberAt(time, "blocks"), steps = numberAt(time, "steps");
+  return fmt::format("           {} us{}{}\n", fmt::join(parts, ", "),
+                     blocks > 0 ? fmt::format("; {} blocks, {} at once", blocks,
+                                              numberAt(time, "at_once"))
+                                : "",
+                     steps > 0 ? fmt::format(", {} steps each", steps) : "");
+}
+
+} // namespace
+
 std::string kernelsText(const Explained &what) {
   Json all = listAt(what.record, "regions");
   std::string text = basisText(what.record) + "\n";
@@ -294,6 +316,7 @@ std::string kernelsText(const Explained &what) {
       text += fmt::format("  {:<9}{}{}: {}\n", textAt(candidate, "verdict"),
                           predicted > 0 ? fmt::format("{:.2f} us  ", predicted) : "",
                           textAt(candidate, "kernel"), textAt(candidate, "why"));
+      text += partsText(candidate);
     }
   }
   return text;

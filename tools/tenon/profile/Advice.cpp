@@ -42,8 +42,6 @@ constexpr double kDisturbedMargin = 1.5;
 /// nodes that one command gives other kernels.
 constexpr double kBeyondModel = 1.15;
 constexpr size_t kMostNodes = 6;
-/// Of 8-bit floats, against 16 bits.
-constexpr double kFloat8Speed = 2;
 /// Of compiler/dispatch/Rules.h: two stay apart as what lies between them is also used elsewhere.
 constexpr std::string_view kSecondResultRule = "second-result";
 
@@ -357,12 +355,6 @@ std::optional<Advice> ofRows(const Profile &profile) {
                   command);
 }
 
-/// Whether 8-bit floats could multiply what the region does in 16 bits.
-bool isForFloat8(const RegionFigures &region) {
-  return region.computes.find("f16") != std::string::npos && region.weightBytes > 0 &&
-         region.kernel.starts_with("conv") == false && region.kernel.find("cudnn") != 0;
-}
-
 std::optional<Advice> ofFloat8(const Profile &profile) {
   const ComputeLimit *unit = profile.limits.best(Numbers::F8, profile.features);
   std::string precision = textAt(profile.options, "precision");
@@ -370,13 +362,12 @@ std::optional<Advice> ofFloat8(const Profile &profile) {
     return std::nullopt;
   }
   Advice advice = gainOf(profile, [](const RegionFigures &region) {
-    std::optional<double> then =
-        isForFloat8(region) ? secondsInHalf(region, kFloat8Speed) : std::nullopt;
+    std::optional<double> then = secondsInFloat8(region);
     return then ? std::min(*then, region.seconds) : region.seconds;
   });
   return withText(advice, "float8",
-                  "8-bit floats multiply twice as fast, and weights take half the bytes; what "
-                  "starts, fills and ends a kernel stays",
+                  "8-bit floats multiply faster, and weights take half the bytes; what starts, "
+                  "fills and ends a kernel stays, and quantizing comes on top",
                   compileCommand(profile, {.more = "--precision fp8"}));
 }
 
@@ -613,9 +604,10 @@ void considerFor(const Profile &profile, RegionFigures &region) {
   if (std::optional<double> then = secondsWithRows(region, 2)) {
     add("twice the rows, half of it", *then / 2);
   }
-  bool hasFloat8 = profile.limits.best(Numbers::F8, profile.features) &&
-                   textAt(profile.options, "precision") != "fp8" && isForFloat8(region);
-  if (std::optional<double> then = secondsInHalf(region, kFloat8Speed); then && hasFloat8) {
+  const ComputeLimit *float8 = profile.limits.best(Numbers::F8, profile.features);
+  bool hasFloat8 =
+      float8 && float8->numbers == Numbers::F8 && textAt(profile.options, "precision") != "fp8";
+  if (std::optional<double> then = secondsInFloat8(region); then && hasFloat8) {
     add("8-bit floats", *then);
   }
 }

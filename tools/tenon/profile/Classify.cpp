@@ -14,6 +14,8 @@ namespace {
 
 /// What practitioners call near to a limit.
 constexpr double kNear = 0.6;
+/// Up to which part of a limit what else takes time is worth a word.
+constexpr double kFull = 0.85;
 /// Nothing is above its own limit, but by what the clock is off.
 constexpr double kAbove = 1.1;
 /// A step below it is mostly the clock.
@@ -49,8 +51,10 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
     floors.unit = unit->unit;
   }
   double others = region.bytes - region.weightBytes;
-  const MemoryLimit &ofWeights = limits.holding(std::max(allWeights, region.bytes));
-  const MemoryLimit &ofOthers = limits.holding(others);
+  // On a GPU a step is timed over and over by itself: all that it reads stays where it fits.
+  const MemoryLimit &ofWeights =
+      limits.holding(profile.isGpu ? region.bytes : std::max(allWeights, region.bytes));
+  const MemoryLimit &ofOthers = limits.holding(profile.isGpu ? region.bytes : others);
   double weights = region.weightBytes / ofWeights.bytes;
   // A core alone reads more than its part from what all share.
   double rest = others / (ofOthers.bytes * (ofOthers.level == "L2" ? part : 1));
@@ -215,6 +219,9 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   if (region.limitShare >= kNear) {
     region.bound = nearest.bound;
     region.cause = causeOf(region);
+    if (std::string rest = causesText(region); !rest.empty() && region.limitShare < kFull) {
+      region.cause += "; besides " + rest;
+    }
     return;
   }
   explainLatency(profile, busyThreads, region);

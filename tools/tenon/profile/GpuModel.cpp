@@ -3,6 +3,7 @@
 
 #include "tools/tenon/profile/GpuModel.h"
 
+#include "compiler/target/Float8.h"
 #include "tools/tenon/print/JsonFields.h"
 
 #include <fmt/format.h>
@@ -226,20 +227,23 @@ std::optional<double> secondsWithRows(const RegionFigures &region, double factor
   return std::max(scaled(region, model), floor);
 }
 
-std::optional<double> secondsInHalf(const RegionFigures &region, double speed) {
-  if (region.parts.empty()) {
+std::optional<double> secondsInFloat8(const RegionFigures &region) {
+  bool isMatmul = region.kernel.find("conv") == std::string::npos &&
+                  region.kernel.find("attention") == std::string::npos;
+  if (region.parts.empty() || !isMatmul || region.weightBytes == 0 ||
+      region.computes.find("f16") == std::string::npos) {
     return std::nullopt;
   }
   double model = 0;
   for (const KernelPart &part : region.parts) {
-    Grows grows = kindOf(part.name).grows;
-    Needs needs = kindOf(part.name).needs;
-    double factor = needs == Needs::Compute     ? 1 / speed
-                    : grows == Grows::WithBytes ? 1 - shareOfWeights(region) / 2
-                                                : 1;
+    const PartKind &kind = kindOf(part.name);
+    double factor = kind.needs == Needs::Compute     ? 1 / target::kFloat8Speed
+                    : kind.grows == Grows::WithBytes ? 1 - shareOfWeights(region) / 2
+                                                     : 1;
     model += part.seconds * factor;
   }
-  return scaled(region, model);
+  double quantizing = region.floors.memory * (1 - shareOfWeights(region)) / 2;
+  return scaled(region, model) + target::kFloat8Seconds + quantizing;
 }
 
 } // namespace tenon::tool

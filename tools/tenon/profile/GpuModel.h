@@ -32,7 +32,8 @@ std::optional<OtherKernel> fasterKernel(const RegionFigures &region);
 
 /// Seconds of a run of `factor` times the rows; none without parts.
 std::optional<double> secondsWithRows(const RegionFigures &region, double factor);
-/// Seconds with products at `speed` times their rate, and operands of half the bytes.
-std::optional<double> secondsInHalf(const RegionFigures &region, double speed);
+/// Seconds with products of 8-bit floats, quantization included, by the constants by which the
+/// compiler decides; none for what these do not compute.
+std::optional<double> secondsInFloat8(const RegionFigures &region);
 
 } // namespace tenon::tool

@@ -97,6 +97,11 @@ Result<Limits> measureGpuLimits(int gpu) {
     limits.compute.push_back(
         {"tensor cores (bf16, by the table of parts)", Numbers::Bf16, 0, part->halfPeak});
   }
+  if (part && part->cacheBandwidth > probe.copyTerabytes * 1e12) {
+    limits.memory.push_back({"L2 (by the table of parts)",
+                             static_cast<double>(part->cacheBytes * part->cores),
+                             part->cacheBandwidth});
+  }
   limits.memory.push_back({"memory", HUGE_VAL, probe.copyTerabytes * 1e12});
   return limits;
 }

@@ -219,6 +219,10 @@ std::string otherAdviceText(const Profile &profile, size_t shownGroups) {
 
 std::string limitsText(const Limits &limits, uint32_t features) {
   std::string text = "  limits     ";
+  const ComputeLimit *half = limits.best(Numbers::Bf16, features);
+  if (limits.multiprocessors > 0 && half && half->numbers == Numbers::Bf16) {
+    text += fmt::format("{:.0f} TFLOP/s ({}), ", half->operations * 1e-12, half->unit);
+  }
   if (const ComputeLimit *unit = limits.best(Numbers::F32, features)) {
     text += fmt::format("{:.0f} GFLOP/s ({}), ", unit->operations * 1e-9, unit->unit);
   }
