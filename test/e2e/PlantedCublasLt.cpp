@@ -21,6 +21,7 @@ struct MatmulPreference {};
 struct MatrixLayout {
   uint64_t rows = 0, columns = 0;
   int32_t batch = 1;
+  int type = kR16F;
 };
 
 } // namespace tenon::library::cublaslt
@@ -59,9 +60,9 @@ PLANTED int cublasLtCreate(Context **context) {
 PLANTED size_t cublasLtGetVersion() { return 130100; }
 PLANTED const char *cublasGetStatusName(int) { return "CUBLAS_STATUS_PLANTED"; }
 PLANTED const char *cublasLtGetStatusName(int) { return "CUBLAS_STATUS_PLANTED"; }
-PLANTED int cublasLtMatrixLayoutCreate(MatrixLayout **layout, int, uint64_t rows, uint64_t columns,
-                                       int64_t) {
-  *layout = new MatrixLayout{rows, columns};
+PLANTED int cublasLtMatrixLayoutCreate(MatrixLayout **layout, int type, uint64_t rows,
+                                       uint64_t columns, int64_t) {
+  *layout = new MatrixLayout{rows, columns, 1, type};
   return kSuccess;
 }
 PLANTED int cublasLtMatrixLayoutDestroy(MatrixLayout *layout) {
@@ -118,6 +119,7 @@ PLANTED int cublasLtMatmul(Context *, MatmulDesc *desc, const void *, const void
   double depth = static_cast<double>(desc->transposeA ? a->rows : a->columns);
   double flops = 2 * static_cast<double>(d->rows) * static_cast<double>(d->columns) * depth *
                  static_cast<double>(d->batch);
-  return work(stream, planted("matmul-start", 3.4) * 1e-6 +
-                          flops / (planted("matmul-teraflops", 740) * 1e12));
+  return work(stream,
+              planted("matmul-start", 3.4) * 1e-6 +
+                  flops / (planted("matmul-teraflops", a->type == kR32F ? 60 : 740) * 1e12));
 }

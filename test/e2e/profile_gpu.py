@@ -4,6 +4,7 @@ The driver and cuBLASLt are stand-ins (PlantedGpu.cpp): nothing is computed, and
 kernel has is known from its structure; that the real GPU takes such times is for scripts/planted_causes.py to say.
 """
 
+import importlib.util
 import os
 import pathlib
 import unittest
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tool import ToolTest
+from tool import SOURCE, TENON, ToolTest
 
 PLANTED = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "test/e2e/planted"
 TARGET = ["--target", "cuda:h200"]
@@ -151,6 +152,47 @@ class ProfileOnGpuTest(ToolTest):
         least = min(row["us"] for row in candidates if row["verdict"] in ("possible", "chosen"))
         gains = region["time_us"] * (1 - least / self.region(engine)[0])
         self.assertEqual("other-kernel" in rules, gains > 0.02 * report["measured"]["timed_us"], candidates)
+
+    def predicted(self, engine):
+        """The prediction of each kernel of an engine, as its planted time; calls take what the stand-in says, which is the model's."""
+        regions = self.json("explain", "kernels", engine)["regions"]
+        rows = self.json("explain", "placement", engine)["instructions"]
+        return {row["kernel"]: regions[row["region"]]["cost"]["us"] for row in rows if row.get("kernel") and "region" in row}
+
+    def test_the_defects_of_the_campaign_are_named_first(self):
+        """Those of scripts/planted_causes.py --gpu, with kernels that take what is predicted for them."""
+        spec = importlib.util.spec_from_file_location("planted_causes", SOURCE / "scripts/planted_causes.py")
+        campaign = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(campaign)
+        bench = campaign.Bench(TENON, self.folder, "cuda:h200")
+        for cause in campaign.GPU_CAUSES:
+            with self.subTest(cause.name):
+                bench.compile(cause)
+                report, region = self.profile("cause.tenon", self.predicted("cause.tenon"), *cause.run_flags)
+                self.assertEqual(cause.rule, report["advice"][0]["rule"] if report["advice"] else "none", [report["advice"], region])
+                if cause.part:
+                    self.assertEqual(cause.part, region["gpu"]["causes"][0]["part"], [region["kernel"], region["gpu"], region["floors_us"]])
+
+    def test_counters_decide_where_they_are_read(self):
+        engine = self.engine("counted", product(256, 1024, 1024))
+        us, _ = self.region(engine)
+        planted = {kernel: us for kernel in self.kernels(engine)}
+        for shares, wanted in (((71, 40), "compute"), ((30, 82), "memory"), ((41, 38), "latency")):
+            values = {f"counter.{name}": value for name, value in zip(("processors", "memory", "dram", "tensor", "warps"), (*shares, 12, 55, 9))}
+            region = self.profile(engine, planted | values, "--counters")[1]
+            self.assertEqual(wanted, region["class"])
+            self.assertEqual((shares[0] / 100, shares[1] / 100, 0.12, 0.55), tuple(region["gpu"]["counters"][name] for name in ("processors", "memory", "dram", "tensor_pipe")))
+            self.assertIn(f"multiprocessors {shares[0]} %, tensor pipe 55 %, memory {shares[1]} %", region["cause"])
+        self.assertRegex(region["cause"], r"; \d+ % [a-z-]+ \(")
+
+    def test_profiles_go_on_without_counters(self):
+        engine = self.engine("uncounted", product(256, 1024, 1024))
+        us, _ = self.region(engine)
+        planted = {kernel: us for kernel in self.kernels(engine)}
+        report, region = self.profile(engine, planted | {"counter.refused": 35}, "--counters")
+        self.assertIsNone(region["gpu"]["counters"])
+        self.assertTrue(any("without counters" in note and "ERR_NVGPUCTRPERM" in note for note in report["measured"]["notes"]), report["measured"])
+        self.assertIn("without counters", self.succeed("profile", engine, "--counters").stdout)
 
     def test_bytes_come_from_the_level_that_holds_them(self):
         """A step is timed by itself: 32 MB stay in the L2, 128 MB do not."""

@@ -170,12 +170,33 @@ Nearest limitOf(const Profile &profile, double allWeights, RegionFigures &region
   return nearest;
 }
 
+/// As Nsight Compute does: by the nearer of what multiprocessors and memory sustain; below kNear of
+/// both it is latency, whose causes are the model's.
+void classifyByCounters(RegionFigures &region) {
+  const StepCounters &counters = *region.counters;
+  bool isMemory = counters.memory > counters.processors;
+  std::string seen =
+      fmt::format("counters: multiprocessors {}, tensor pipe {}, memory {}, DRAM {}, warps {}",
+                  percent(counters.processors), percent(counters.tensorPipe),
+                  percent(counters.memory), percent(counters.dram), percent(counters.warps));
+  std::string causes = causesText(region);
+  if (std::max(counters.memory, counters.processors) >= kNear) {
+    set(region, isMemory ? Bound::Memory : Bound::Compute, seen);
+    return;
+  }
+  set(region, Bound::Latency, causes.empty() ? seen : fmt::format("{}; {}", seen, causes));
+}
+
 void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
   double threads = profile.limits.threads, busyThreads = busyThreadsOf(profile, region);
   bool isOneThread = runsOnOneThread(profile, region);
   Nearest nearest = limitOf(profile, allWeights, region);
   if (profile.isGpu) {
     region.causes = causesOf(region, profile.limits.multiprocessors);
+  }
+  if (region.counters && region.seconds >= kShortest) {
+    classifyByCounters(region);
+    return;
   }
   if (region.seconds < kShortest) {
     set(region, Bound::Short, "shorter than the clock can resolve");

@@ -257,6 +257,17 @@ void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes,
   }
 }
 
+/// Those of the step that takes longest of its region.
+void addCounters(const std::vector<StepCounters> &counters, const StepFigures &step,
+                 RegionFigures &region) {
+  std::vector<StepCounters>::const_iterator own =
+      std::ranges::find(counters, step.instruction, &StepCounters::instruction);
+  if (own != counters.end() && step.seconds > region.countedSeconds) {
+    region.countedSeconds = step.seconds;
+    region.counters = *own;
+  }
+}
+
 /// A gather or a slice touches what it takes of a table, which the plan counts as a whole.
 void limitBytes(const Profile &profile, RegionFigures &region) {
   double ofNodes = 0;
@@ -291,6 +302,7 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
       RegionFigures &region = row ? profile.regions.at(row->at("region").get<size_t>())
                                   : regionOfStep(plan.instructions[step.instruction], profile);
       addStep(step, row, records.sizes, region);
+      addCounters(profile.counters, step, region);
     }
     countKernelWork(records.graph, records.sizes, profile);
   } catch (const Json::exception &) {

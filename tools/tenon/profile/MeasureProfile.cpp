@@ -7,6 +7,8 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/print/FigureSizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -107,6 +109,18 @@ Result<Profiled> measureProfile(const ProfileRequest &request, const std::string
     // Again, as a neighbour may have disturbed the first time.
     TENON_ASSIGN(Limits again, measureCpuLimits(runner.session().threads()));
     profile.limits.take(again);
+  }
+  if (request.counters) {
+    Result<std::vector<StepCounters>> counted =
+        profile.isGpu ? countSteps(runner)
+                      : Result<std::vector<StepCounters>>(
+                            Status::error(ErrorId::BadArgument, "counters are read on GPUs alone"));
+    if (counted) {
+      profile.counters = std::move(*counted);
+    } else {
+      profile.measured.notes.push_back(
+          fmt::format("without counters, by the model alone: {}", counted.status().message()));
+    }
   }
   TENON_TRY(joinRecords(engine->file(), runner.session().activePlan(), profile));
   classify(profile);

@@ -33,6 +33,15 @@ Json toJson(const Advice &advice, const Profile &profile) {
           {"regions", advice.regions}};
 }
 
+Json countersJson(const RegionFigures &region) {
+  return region.counters ? Json{{"processors", region.counters->processors},
+                                {"memory", region.counters->memory},
+                                {"dram", region.counters->dram},
+                                {"tensor_pipe", region.counters->tensorPipe},
+                                {"warps", region.counters->warps}}
+                         : Json();
+}
+
 Json partsJson(const RegionFigures &region) {
   Json parts = Json::array(), causes = Json::array();
   for (const KernelPart &part : region.parts) {
@@ -47,6 +56,7 @@ Json partsJson(const RegionFigures &region) {
           {"steps", region.steps},
           {"grid", region.grid},
           {"causes", causes},
+          {"counters", countersJson(region)},
           {"considered", region.considered}};
 }
 
