@@ -4,6 +4,7 @@
 
 #include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
+#include "tools/tenon/print/PartsText.h"
 #include "tools/view/Sizes.h"
 
 #include <fmt/format.h>
@@ -268,28 +269,6 @@ std::string fusionText(const Explained &what) {
   }
   return text;
 }
-
-namespace {
-
-/// What a candidate's predicted time consists of; empty where its family does not say.
-std::string partsText(const Json &candidate) {
-  Json time = fieldAt(candidate, "time");
-  std::vector<std::string> parts;
-  for (const Json &part : listAt(time, "parts")) {
-    parts.push_back(fmt::format("{} {:.2f}", textAt(part, "part"), part.value("us", 0.0)));
-  }
-  if (parts.empty()) {
-    return "";
-  }
-  int64_t blocks = numberAt(time, "blocks"), steps = numberAt(time, "steps");
-  return fmt::format("           {} us{}{}\n", fmt::join(parts, ", "),
-                     blocks > 0 ? fmt::format("; {} blocks, {} at once", blocks,
-                                              numberAt(time, "at_once"))
-                                : "",
-                     steps > 0 ? fmt::format(", {} steps each", steps) : "");
-}
-
-} // namespace
 
 std::string kernelsText(const Explained &what) {
   Json all = listAt(what.record, "regions");

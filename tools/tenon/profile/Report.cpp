@@ -311,9 +311,9 @@ Json toJson(const Profile &profile) {
 
 std::string profileText(const Profile &profile, size_t top) {
   const Measurement &measured = profile.measured;
-  std::string text =
-      fmt::format("{}  {:.3f} ms a run, {}, {} threads\n", view::visible(profile.path),
-                  measured.runSeconds * 1e3, profile.level, profile.limits.threads);
+  std::string text = fmt::format(
+      "{}  {:.3f} ms a run, {}{}\n", view::visible(profile.path), measured.runSeconds * 1e3,
+      profile.level, profile.isGpu ? "" : fmt::format(", {} threads", profile.limits.threads));
   if (!profile.sizes.empty()) {
     text += fmt::format("  sizes      {}{}\n", profile.sizes,
                         profile.areSizesLikely ? "  (likely ones; --shape sets others)" : "");
