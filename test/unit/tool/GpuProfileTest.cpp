@@ -99,6 +99,19 @@ TEST(GpuProfileTest, PartsOfAKernelAreItsCauses) {
   EXPECT_TRUE(odd.parts.empty());
 }
 
+TEST(GpuProfileTest, KernelsWithoutPartsHaveCausesToo) {
+  RegionFigures region = gpuProduct(10e-6);
+  region.parts.clear();
+  region.grid = 66;
+  RegionFigures known = gpuClassified(gpuMachine(), region);
+  EXPECT_EQ(known.bound, Bound::Latency);
+  ASSERT_EQ(known.causes.size(), 3u);
+  EXPECT_EQ(known.causes[0].part, "idle");
+  EXPECT_NEAR(known.causes[0].seconds, 4.5e-6, 1e-12) << "half of what is not the launch";
+  EXPECT_EQ(known.causes[1].part, "not-divided");
+  EXPECT_EQ(known.causes[2].part, "start");
+}
+
 TEST(GpuProfileTest, MoreRowsTakeMoreWaves) {
   RegionFigures region = gpuProduct(8e-6);
   // 198 blocks are two waves of 132: the start stays, the rest takes twice as long.

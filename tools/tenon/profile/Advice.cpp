@@ -600,6 +600,8 @@ void considerFor(const Profile &profile, RegionFigures &region) {
     add(other->kernel, other->seconds);
   } else if (!region.parts.empty()) {
     region.considered.push_back("no other kernel is predicted to be faster");
+  } else if (!region.label.empty()) {
+    region.considered.push_back("compiled for these sizes alone, its kernel would say more");
   }
   if (std::optional<double> then = secondsWithRows(region, 2)) {
     add("twice the rows, half of it", *then / 2);

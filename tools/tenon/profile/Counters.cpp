@@ -26,8 +26,10 @@ constexpr library::LibraryName kCupti = {"CUPTI", kFiles, "nvidia-cuda-cupti", k
 
 Result<Api> openApi() {
   Result<library::OpenLibrary> open = library::openLibrary(kCupti, "");
-  for (const char *toolkit : {"/usr/local/cuda/extras/CUPTI/lib64"}) {
-    open = open.isOk() ? std::move(open) : library::openLibrary(kCupti, toolkit);
+  for (const std::string &folder : library::installedFolders()) {
+    // Toolkits may keep it beside their libraries.
+    open = open.isOk() ? std::move(open)
+                       : library::openLibrary(kCupti, folder + "/../extras/CUPTI/lib64");
   }
   TENON_TRY(open.status());
   Api api;

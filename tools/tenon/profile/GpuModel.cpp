@@ -96,6 +96,32 @@ std::string textOf(const RegionFigures &region, const std::string &part) {
                                        : words;
 }
 
+/// The largest first, without those of no time.
+std::vector<Cause> sorted(std::vector<Cause> causes) {
+  std::erase_if(causes, [](const Cause &cause) { return cause.seconds <= 0; });
+  std::ranges::stable_sort(causes, std::greater(), &Cause::seconds);
+  return causes;
+}
+
+/// Of kernels whose families say no parts, or none at these sizes: what the launch and the grid
+/// say.
+std::vector<Cause> causesWithoutParts(const RegionFigures &region, int multiprocessors) {
+  std::vector<Cause> causes;
+  double start = std::min(region.floors.launch, region.seconds), idle = 0;
+  if (region.grid > 0 && region.grid < multiprocessors) {
+    idle = (region.seconds - start) * (1 - static_cast<double>(region.grid) / multiprocessors);
+    causes.push_back(
+        {"idle", idle,
+         fmt::format("{} blocks on {} multiprocessors", region.grid, multiprocessors)});
+  }
+  causes.push_back({"start", start, textOf(region, "start")});
+  double needed = std::max(region.floors.compute, region.floors.memory);
+  causes.push_back({"not-divided", region.seconds - start - idle - needed,
+                    fmt::format("{} says no parts of its time at these sizes",
+                                region.kernel.substr(0, region.kernel.find('{')))});
+  return sorted(std::move(causes));
+}
+
 double shareOfWeights(const RegionFigures &region) {
   return region.bytes > 0 ? region.weightBytes / region.bytes : 0;
 }
@@ -152,18 +178,11 @@ void readParts(const Json &candidates, RegionFigures &region) {
 }
 
 std::vector<Cause> causesOf(const RegionFigures &region, int multiprocessors) {
-  std::vector<Cause> causes;
   double predicted = predictedOf(region);
   if (predicted <= 0 || region.seconds <= 0) {
-    // A grid is what is known of kernels whose families do not say more.
-    if (region.grid > 0 && region.grid < multiprocessors) {
-      double idle = 1 - static_cast<double>(region.grid) / multiprocessors;
-      causes.push_back(
-          {"idle", region.seconds * idle,
-           fmt::format("{} blocks on {} multiprocessors", region.grid, multiprocessors)});
-    }
-    return causes;
+    return causesWithoutParts(region, multiprocessors);
   }
+  std::vector<Cause> causes;
   double compute = region.floors.compute, memory = region.floors.memory;
   double scale = std::min(region.seconds / predicted, 1.0);
   for (const KernelPart &part : region.parts) {
@@ -178,9 +197,7 @@ std::vector<Cause> causesOf(const RegionFigures &region, int multiprocessors) {
   causes.push_back({"beyond-model", region.seconds - predicted * scale,
                     fmt::format("{:.2f} us were predicted, {:.2f} us measured", predicted * 1e6,
                                 region.seconds * 1e6)});
-  std::erase_if(causes, [](const Cause &cause) { return cause.seconds <= 0; });
-  std::ranges::stable_sort(causes, std::greater(), &Cause::seconds);
-  return causes;
+  return sorted(std::move(causes));
 }
 
 std::string causesText(const RegionFigures &region) {

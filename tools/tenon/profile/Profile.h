@@ -54,7 +54,7 @@ struct KernelPart {
 
 /// What keeps a region on a GPU from its nearest limit, by the parts of its prediction.
 struct Cause {
-  std::string part;   ///< a part's name, or "beyond-model"
+  std::string part;   ///< a part's name, "beyond-model" or "not-divided"
   double seconds = 0; ///< of the region's time
   std::string text;   ///< in words, with its numbers
 };
