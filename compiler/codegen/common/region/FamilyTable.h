@@ -195,6 +195,14 @@ dispatch::TimeParts FamilyTable<Region>::timeOf(const Family &family, Region &re
   }
   if (family.parts) {
     time = family.parts(region, match.problem, choice);
+    if (family.seconds) {
+      // A family may weigh choices against each other beyond what their parts say.
+      double sum = time.microseconds();
+      double predicted = family.seconds(region, match.problem, choice) * 1e6;
+      for (dispatch::TimePart &part : time.parts) {
+        part.microseconds *= predicted / sum;
+      }
+    }
     time.add("epilogue", family.epilogueSeconds ? family.epilogueSeconds(region) : 0);
     return time;
   }

@@ -255,6 +255,12 @@ TEST(KernelFamilies, PartsAddUpToThePrediction) {
         for (const dispatch::TimePart &part : time.parts) {
           EXPECT_GT(part.microseconds, 0) << choice.text() << " " << part.name;
         }
+        if (family->parts && family->seconds && choice == *match.choice) {
+          EXPECT_NEAR(family->parts(*parsed.region, match.problem, choice).microseconds(),
+                      family->seconds(*parsed.region, match.problem, choice) * 1e6,
+                      1e-6 * *predicted)
+              << choice.text() << ": unweighed";
+        }
       }
     }
   }
