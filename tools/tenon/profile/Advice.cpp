@@ -280,14 +280,6 @@ std::optional<Advice> ofOtherKernels(const Profile &profile) {
   return withText(advice, "other-kernel", evidence, compileCommand(profile, {.more = flags}));
 }
 
-double predictedOf(const RegionFigures &region) {
-  double sum = 0;
-  for (const KernelPart &part : region.parts) {
-    sum += part.seconds;
-  }
-  return sum;
-}
-
 /// Kernels that take longer than their families predict: of the configurations, one that was
 /// measured may come near to it.
 std::optional<Advice> ofTuning(const Profile &profile) {

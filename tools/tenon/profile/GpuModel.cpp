@@ -12,6 +12,15 @@
 #include <cmath>
 
 namespace tenon::tool {
+
+double predictedOf(const RegionFigures &region) {
+  double sum = 0;
+  for (const KernelPart &part : region.parts) {
+    sum += part.seconds;
+  }
+  return sum;
+}
+
 namespace {
 
 /// Parts of the prediction are rounded when they are stored.
@@ -66,14 +75,6 @@ constexpr PartKind kUnknownPart = {"", Needs::Nothing, Grows::WithRows, "another
 const PartKind &kindOf(const std::string &name) {
   const PartKind *found = std::ranges::find(kPartKinds, name, &PartKind::name);
   return found == std::end(kPartKinds) ? kUnknownPart : *found;
-}
-
-double predictedOf(const RegionFigures &region) {
-  double sum = 0;
-  for (const KernelPart &part : region.parts) {
-    sum += part.seconds;
-  }
-  return sum;
 }
 
 std::string idleText(const RegionFigures &region) {

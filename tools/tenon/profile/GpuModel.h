@@ -16,6 +16,9 @@ namespace tenon::tool {
 /// to its prediction.
 void readParts(const Json &candidates, RegionFigures &region);
 
+/// Seconds of all parts; 0 without any.
+double predictedOf(const RegionFigures &region);
+
 /// What keeps the region from its nearest floor, the largest first: each part beyond what the floor
 /// needs, and what was measured beyond the prediction. Parts together take the measured time.
 std::vector<Cause> causesOf(const RegionFigures &region, int multiprocessors);
