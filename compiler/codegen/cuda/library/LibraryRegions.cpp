@@ -1,6 +1,6 @@
 // Finds the root of a contraction and reads what stands around it. Relies on a region having one
-// root; whatever the readers do not know word for word is left to generated code. One file: a call's
-// match, its predicted time and its step read the same operands.
+// root; whatever the readers do not know word for word is left to generated code. One file: a
+// call's match, its predicted time and its step read the same operands.
 #include "compiler/codegen/cuda/library/LibraryRegions.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
