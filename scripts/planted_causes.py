@@ -2,6 +2,7 @@
 """Engines with one known defect each: does the first advice of `tenon profile` name it, and does following it gain what it predicts?
 
     scripts/planted_causes.py --tenon build/dev/bin/tenon -o causes.json
+    scripts/planted_causes.py --tenon build/dev/bin/tenon --gpu -o causes-gpu.json
 
 Relies on a machine that does nothing else: rows whose profile was disturbed are marked and are no evidence. Both engines of a row are
 measured in turn by `tenon bench --ab`; where the advice is another way to run, by runs of `tenon bench` in turn. Defects that need a machine with more
@@ -34,14 +35,14 @@ def model(nodes, weights, inputs, outputs):
     return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def products(length, width, rows):
-    """x [rows, width] through products with GELU between; the nodes have the names of layers."""
+def products(length, width, rows, follower="Gelu"):
+    """x [rows, width] through products with GELU or another function between; the nodes have the names of layers."""
     rng = np.random.default_rng(1)
     weights, nodes, last = [], [], "x"
     for index in range(length):
         weights.append(numpy_helper.from_array(rng.standard_normal((width, width), np.float32) / np.float32(width**0.5), f"w{index}"))
         nodes += [helper.make_node("MatMul", [last, f"w{index}"], [f"p{index}"], name=f"/layer.{index}/dense/MatMul"),
-                  helper.make_node("Gelu", [f"p{index}"], [f"g{index}"], name=f"/layer.{index}/act/Gelu")]
+                  helper.make_node(follower, [f"p{index}"], [f"g{index}"], name=f"/layer.{index}/act/{follower}")]
         last = f"g{index}"
     return model(nodes, weights, [value("x", [rows, width])], [value(last, [rows, width])])
 
@@ -68,11 +69,17 @@ def convolutions(length):
 
 
 class Cause:
-    """One defect: `rule` has to be the first advice."""
+    """One defect: `rule` has to be the first advice; on a GPU, `part` is what holds the longest kernel, by the model's parts."""
 
-    def __init__(self, name, rule, graph, compile_flags=(), run_flags=(), needs=""):
+    def __init__(self, name, rule, graph, compile_flags=(), run_flags=(), needs="", part=""):
         self.name, self.rule, self.graph = name, rule, graph
         self.compile_flags, self.run_flags, self.needs = list(compile_flags), list(run_flags), needs
+        self.part = part
+
+
+def tile(node, rows, columns, warp, stages, split):
+    """A kernel by hand, where a library's call is predicted to be faster."""
+    return ["--kernel", f"{node}=gemm_tensorcore{{tile={rows}x{columns}x64,warp={warp},stages={stages},split_k={split}}}"]
 
 
 CAUSES = [
@@ -89,9 +96,24 @@ CAUSES = [
 ]
 
 
+FIRST = "/layer.0/dense/MatMul"
+HALF = ["--precision", "fp16"]
+GPU_CAUSES = [
+    Cause("no library", "forbidden-kernels", lambda: products(4, 1024, 2048, "Relu"), [*HALF, "--disable-family", "cublaslt"], part="products"),
+    Cause("small tiles by hand", "forbidden-kernels", lambda: products(2, 1024, 2048, "Relu"), [*HALF, *tile(FIRST, 16, 32, "16x16", 6, 1)], part="loads"),
+    Cause("few blocks by hand", "forbidden-kernels", lambda: products(2, 2048, 128, "Relu"), [*HALF, *tile(FIRST, 128, 64, "32x32", 3, 1)], part="idle"),
+    Cause("split too far by hand", "forbidden-kernels", lambda: products(2, 512, 64, "Relu"), [*HALF, *tile(FIRST, 64, 64, "32x32", 4, 8)], part="split"),
+    Cause("taps", "taps", lambda: chain(4, 4096, 2048), ["--tap", "all"]),
+    Cause("FP32", "half", lambda: products(3, 2048, 2048, "Relu")),
+    Cause("fp16 where fp8 pays", "float8", lambda: products(2, 2048, 8192, "Relu"), HALF),
+    Cause("few rows", "rows", lambda: products(8, 1024, "rows", "Relu"), [*HALF, "--shape", "x:256x1024"], part="start"),
+    Cause("one sample", "batch", lambda: products(4, 2048, "rows", "Relu"), [*HALF, "--shape", "x:[1..8]x2048"], ["--shape", "x:1x2048"]),
+]
+
+
 class Bench:
-    def __init__(self, tenon, folder):
-        self.tenon, self.folder = pathlib.Path(tenon).resolve(), pathlib.Path(folder)
+    def __init__(self, tenon, folder, target):
+        self.tenon, self.folder, self.target = pathlib.Path(tenon).resolve(), pathlib.Path(folder), target
 
     def run(self, *arguments):
         done = subprocess.run([self.tenon, *arguments], capture_output=True, text=True, cwd=self.folder)
@@ -101,6 +123,19 @@ class Bench:
 
     def json(self, *arguments):
         return json.loads(self.run(*arguments, "--json"))
+
+    def samples(self, command, run_flags):
+        """How many times as fast a sample is after the command of an advice for several at once."""
+        words = shlex.split(command)[1:]
+        rows = {}
+        for engine, flags in (("cause.tenon", run_flags), ("after", words)):
+            if engine == "after" and words[0] == "compile":
+                self.run(*words)
+                flags = ["bench", "faster.tenon"]
+            report = self.json(*(flags if engine == "after" else ["bench", engine, *flags]), "--seconds", "2")
+            rows[engine] = report["latency_ms"]["median"], int(next(iter(report["inputs"].values())).split("x")[0])
+        (before, few), (after, many) = rows["cause.tenon"], rows["after"]
+        return before / few / (after / many)
 
     def follow(self, command, run_flags):
         """How many times as fast the run is after the command of the advice."""
@@ -120,18 +155,25 @@ class Bench:
         """Whether threads really are for nothing here: on some machines they meet so fast that they pay for any step."""
         return self.follow("tenon bench cause.tenon --threads 1", []) > 1.02
 
-    def row(self, cause):
+    def compile(self, cause):
         onnx.save(cause.graph(), self.folder / "cause.onnx")
-        flags = cause.compile_flags if "--target" in cause.compile_flags else [*cause.compile_flags, "--target", "cpu:native"]
+        flags = cause.compile_flags if "--target" in cause.compile_flags else [*cause.compile_flags, "--target", self.target]
         self.run("compile", "cause.onnx", "-o", "cause.tenon", *flags)
+
+    def row(self, cause):
+        self.compile(cause)
         report = self.json("profile", "cause.tenon", *cause.run_flags)
         first = report["advice"][0] if report["advice"] else {"rule": "none", "speedup": 1, "command": ""}
         row = {"cause": cause.name, "expected": cause.rule, "named": first["rule"], "command": first["command"], "predicted": first["speedup"],
                "disturbed": report["measured"]["disturbed"]}
         if cause.rule == "threads" and not cause.run_flags and not self.one_is_faster():
             row["no_defect"] = True
+        if cause.part:
+            longest = max(report["regions"], key=lambda region: region["time_us"])
+            row["part"] = next((part["part"] for part in (longest["gpu"] or {"causes": []})["causes"]), "none")
         if first["rule"] == cause.rule:
-            row["measured"] = self.follow(first["command"], cause.run_flags)
+            measure = self.samples if first["of"] == "sample" else self.follow
+            row["measured"] = measure(first["command"], cause.run_flags)
         if row.get("measured"):
             row["of_prediction"] = (1 - 1 / row["measured"]) / (1 - 1 / row["predicted"])
         return row
@@ -141,13 +183,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenon", default="tenon", help="the program")
     parser.add_argument("-o", "--output", help="JSON of the rows")
+    parser.add_argument("--gpu", action="store_true", help="the causes on a GPU, of which one is needed")
+    parser.add_argument("--target", help="what to compile for, by default cpu:native, or cuda with --gpu")
     parser.add_argument("--only", help="causes whose names contain this")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options.tenon, folder)
+        bench = Bench(options.tenon, folder, options.target or ("cuda" if options.gpu else "cpu:native"))
         flags = pathlib.Path("/proc/cpuinfo").read_text()
-        for cause in CAUSES:
+        for cause in GPU_CAUSES if options.gpu else CAUSES:
             if (options.only and options.only not in cause.name) or (cause.needs and cause.needs not in flags):
                 continue
             row = bench.row(cause)

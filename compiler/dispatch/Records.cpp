@@ -32,6 +32,19 @@ llvm::json::Object toValue(const OtherNumbers &other) {
                             {"work_us", rounded(other.workMicroseconds, 1e4)}};
 }
 
+/// Parts to four decimals, as they are summed up again.
+llvm::json::Object toValue(const TimeParts &time) {
+  llvm::json::Array parts;
+  for (const TimePart &part : time.parts) {
+    parts.push_back(
+        llvm::json::Object{{"part", part.name}, {"us", rounded(part.microseconds, 1e4)}});
+  }
+  return llvm::json::Object{{"parts", std::move(parts)},
+                            {"blocks", time.blocks},
+                            {"at_once", time.atOnce},
+                            {"steps", time.steps}};
+}
+
 llvm::json::Array toValue(const std::vector<CandidateRecord> &candidates) {
   llvm::json::Array values;
   for (const CandidateRecord &candidate : candidates) {
@@ -41,6 +54,9 @@ llvm::json::Array toValue(const std::vector<CandidateRecord> &candidates) {
                              {"us", rounded(candidate.microseconds)}};
     if (!candidate.order.empty()) {
       value["order"] = candidate.order;
+    }
+    if (!candidate.time.parts.empty()) {
+      value["time"] = toValue(candidate.time);
     }
     values.push_back(std::move(value));
   }
@@ -73,6 +89,20 @@ llvm::json::Object levelsOf(const RegionRecord &region) {
 }
 
 } // namespace
+
+void TimeParts::add(const char *name, double seconds) {
+  if (seconds > 0) {
+    parts.push_back({name, seconds * 1e6});
+  }
+}
+
+double TimeParts::microseconds() const {
+  double sum = 0;
+  for (const TimePart &part : parts) {
+    sum += part.microseconds;
+  }
+  return sum;
+}
 
 Cost &Cost::operator+=(const Cost &other) {
   bytes += other.bytes;

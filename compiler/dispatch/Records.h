@@ -33,6 +33,24 @@ struct Cost {
   Cost &operator+=(const Cost &other);
 };
 
+/// A named term of a kernel's predicted time.
+struct TimePart {
+  std::string name; ///< stable: "fill"; docs/reference/explain.md lists them
+  double microseconds = 0;
+};
+
+/// What a GPU's kernel is predicted to spend its time on; no parts where its family does not say.
+struct TimeParts {
+  std::vector<TimePart> parts; ///< together what is predicted
+  int64_t blocks = 0;          ///< of the grid; 0 where a library decides
+  int64_t atOnce = 0;          ///< blocks that the multiprocessors run at once
+  int64_t steps = 0;           ///< that a block does one after the other; 0 where it has no loop
+
+  /// Leaves out what takes no time.
+  void add(const char *name, double seconds);
+  double microseconds() const;
+};
+
 /// What one kernel family answered when it was asked about a region.
 struct CandidateRecord {
   std::string kernel;      ///< the family with its configuration, or alone if it refused
@@ -40,6 +58,7 @@ struct CandidateRecord {
   std::string why;         ///< a sentence
   double microseconds = 0; ///< predicted; 0 if it refused
   std::string order = {};  ///< of an invariant model: of the sums in a row
+  TimeParts time = {};
 };
 
 /// What a region of an invariant model would get if it were none.

@@ -328,6 +328,7 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
     cost["work_us"] = byWork * work;
     for (Json &candidate : regions[i].at("candidates")) {
       scale(candidate, change);
+      candidate.erase("time"); // other sizes have other blocks
     }
     if (regions[i].contains("freely")) {
       scale(regions[i]["freely"], change);

@@ -52,6 +52,10 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
   return table;
 }
 
+double idleSeconds(double seconds, double blocks, double waves, double atOnce) {
+  return seconds * (1 - std::min(blocks / (waves * atOnce), 1.0));
+}
+
 double epilogueSeconds(RegionBuilder &region) {
   constexpr double exposed = 2.5;
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);

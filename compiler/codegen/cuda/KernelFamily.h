@@ -12,6 +12,10 @@ using KernelFamily = codegen::KernelFamily<RegionBuilder>;
 /// In the order in which they are preferred where predictions are close.
 const FamilyTable<RegionBuilder> &kernelFamilies();
 
+/// The part "idle" of KernelFamily::parts: of blocks that take so many seconds wave by wave, what
+/// multiprocessors without one lose, in a last wave or where there are fewer blocks.
+double idleSeconds(double seconds, double blocks, double waves, double atOnce);
+
 /// What is added to the predicted seconds of a product's kernel: what is read behind the product,
 /// and the arithmetic there, which no stream of operands hides. SiLU of 393,216 and 2,097,152
 /// elements took 0.24 and 0.87 us on an H200.

@@ -38,10 +38,6 @@ constexpr PrecisionRule kNoGain = {
 constexpr double kMinFactor = 0.25;
 /// Above, none is needed.
 constexpr double kMaxFactor = 64;
-/// Seconds that a product must gain: what quantizing costs in the kernel before, and what cuBLASLt
-/// takes longer for small ones. BERT-base with 32 sequences of 128 gains nothing (torch 2.11,
-/// H100).
-constexpr double kMinGain = 12e-6;
 /// What stands for a size that varies.
 constexpr int64_t kRepresentative = 128;
 
@@ -248,7 +244,7 @@ bool Float8Conversion::isFaster(tn::MatmulOp product, int64_t columns, int64_t d
   }
   double half = 2 * rows * double(columns) * double(depth) / device.halfPeak;
   double quantizing = rows * double(depth) / device.memoryBandwidth;
-  double float8 = half / target::kFloat8Speed + kMinGain + quantizing;
+  double float8 = half / target::kFloat8Speed + target::kFloat8Seconds + quantizing;
   if (half > float8) {
     return true;
   }

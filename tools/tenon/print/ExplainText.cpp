@@ -4,6 +4,7 @@
 
 #include "tools/tenon/print/ExplainParts.h"
 #include "tools/tenon/print/JsonFields.h"
+#include "tools/tenon/print/PartsText.h"
 #include "tools/view/Sizes.h"
 
 #include <fmt/format.h>
@@ -294,6 +295,7 @@ std::string kernelsText(const Explained &what) {
       text += fmt::format("  {:<9}{}{}: {}\n", textAt(candidate, "verdict"),
                           predicted > 0 ? fmt::format("{:.2f} us  ", predicted) : "",
                           textAt(candidate, "kernel"), textAt(candidate, "why"));
+      text += partsText(candidate);
     }
   }
   return text;

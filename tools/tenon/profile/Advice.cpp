@@ -3,6 +3,7 @@
 // row. One file: rules are some ten lines each, and the table is read with them.
 
 #include "tools/tenon/profile/Commands.h"
+#include "tools/tenon/profile/GpuModel.h"
 #include "tools/tenon/profile/Profile.h"
 
 #include "engine/Level.h"
@@ -37,6 +38,10 @@ constexpr double kReachedByTensorCores = 0.4;
 /// Code that checks each access, against code that does not: between 3 and 12 were measured.
 constexpr double kGuardCosts = 4;
 constexpr double kDisturbedMargin = 1.5;
+/// What was measured beyond a prediction from which on another configuration may be faster, and
+/// nodes that one command gives other kernels.
+constexpr double kBeyondModel = 1.15;
+constexpr size_t kMostNodes = 6;
 /// Of compiler/dispatch/Rules.h: two stay apart as what lies between them is also used elsewhere.
 constexpr std::string_view kSecondResultRule = "second-result";
 
@@ -248,6 +253,116 @@ std::optional<Advice> ofSizes(const Profile &profile) {
                   compileCommand(profile, {.more = "--optimize-for " + firstShape(profile)}));
 }
 
+/// Kernels that were passed over for ones of a family that is preferred, though their predictions
+/// are lower.
+std::optional<Advice> ofOtherKernels(const Profile &profile) {
+  std::vector<std::pair<double, size_t>> gains;
+  for (size_t i = 0; profile.isGpu && i < profile.regions.size(); ++i) {
+    if (std::optional<OtherKernel> other = fasterKernel(profile.regions[i])) {
+      gains.emplace_back(profile.regions[i].seconds - other->seconds, i);
+    }
+  }
+  std::ranges::sort(gains, std::greater());
+  gains.resize(std::min(gains.size(), kMostNodes));
+  Advice advice;
+  std::string flags, evidence;
+  for (const auto &[gain, index] : gains) {
+    OtherKernel other = *fasterKernel(profile.regions[index]);
+    flags += fmt::format("{}--kernel {}", flags.empty() ? "" : " ",
+                         quoted(nodeOf(profile, index) + '=' + other.kernel));
+    evidence = evidence.empty()
+                   ? fmt::format("{} is predicted to take {:.2f} us for {:.2f}", other.kernel,
+                                 other.seconds * 1e6, profile.regions[index].seconds * 1e6)
+                   : evidence;
+    advice.gainSeconds += gain;
+    advice.regions.push_back(index);
+  }
+  return withText(advice, "other-kernel", evidence, compileCommand(profile, {.more = flags}));
+}
+
+/// Kernels that take longer than their families predict: of the configurations, one that was
+/// measured may come near to it.
+std::optional<Advice> ofTuning(const Profile &profile) {
+  if (!profile.isGpu) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [](const RegionFigures &region) {
+    double predicted = predictedOf(region);
+    double nearest = std::max({region.floors.compute, region.floors.memory, region.floors.launch});
+    bool isBeyond = predicted > 0 && region.seconds > kBeyondModel * predicted;
+    return isBeyond ? std::min(std::max(predicted, nearest / kReachedByBest), region.seconds)
+                    : region.seconds;
+  });
+  return withText(advice, "tune",
+                  fmt::format("{} regions take more than {:.2f} x what their kernels are predicted "
+                              "to take; at best the rest is gained",
+                              advice.regions.size(), kBeyondModel),
+                  compileCommand(profile, {.more = "--budget 60s"}));
+}
+
+/// The engine's options with so many times the rows of the first input's first dim; null where the
+/// model fixes them.
+Json shapesTimes(const Profile &profile, int64_t factor) {
+  Json options = profile.options, shapes = options.value("shapes", Json::object());
+  bool isChanged = false;
+  for (auto &[input, dims] : shapes.items()) {
+    bool isBatch = dims.is_array() && !dims.empty() && dims[0].is_number() &&
+                   !profile.inputs.empty() &&
+                   dims[0].get<int64_t>() == profile.inputs.front().second.front();
+    if (isBatch) {
+      dims[0] = dims[0].get<int64_t>() * factor;
+      isChanged = true;
+    }
+  }
+  options["shapes"] = shapes;
+  return isChanged ? options : Json();
+}
+
+/// Twice the rows at once on a GPU: what starts, fills and ends once is shared by more.
+std::optional<Advice> ofRows(const Profile &profile) {
+  constexpr int64_t kFactor = 2;
+  if (!profile.isGpu || profile.inputs.empty() || profile.inputs.front().second.empty()) {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [](const RegionFigures &region) {
+    std::optional<double> then = secondsWithRows(region, kFactor);
+    return then ? std::min(*then / kFactor, region.seconds) : region.seconds;
+  });
+  advice.isOfSample = true;
+  int64_t rows = profile.inputs.front().second.front();
+  std::string command;
+  if (profile.batch == kFactor * rows) {
+    command = runCommand(profile, profile.batchInputs, "");
+  } else if (Json options = shapesTimes(profile, kFactor); options.is_object()) {
+    Profile other = profile;
+    other.options = options;
+    command = compileCommand(other, {});
+  } else {
+    return std::nullopt;
+  }
+  return withText(advice, "rows",
+                  fmt::format("{} rows at once in place of {}: starts, first loads and waves that "
+                              "are not full are shared by more",
+                              kFactor * rows, rows),
+                  command);
+}
+
+std::optional<Advice> ofFloat8(const Profile &profile) {
+  const ComputeLimit *unit = profile.limits.best(Numbers::F8, profile.features);
+  std::string precision = textAt(profile.options, "precision");
+  if (!profile.isGpu || !unit || unit->numbers != Numbers::F8 || precision == "fp8") {
+    return std::nullopt;
+  }
+  Advice advice = gainOf(profile, [](const RegionFigures &region) {
+    std::optional<double> then = secondsInFloat8(region);
+    return then ? std::min(*then, region.seconds) : region.seconds;
+  });
+  return withText(advice, "float8",
+                  "8-bit floats multiply faster, and weights take half the bytes; what starts, "
+                  "fills and ends a kernel stays, and quantizing comes on top",
+                  compileCommand(profile, {.more = "--precision fp8"}));
+}
+
 std::optional<Advice> ofBatch(const Profile &profile) {
   if (profile.batch <= 1 || profile.inputs.empty() || profile.inputs.front().second.empty() ||
       profile.inputs.front().second.front() > 1) {
@@ -425,7 +540,9 @@ std::optional<Advice> ofUnfused(const Profile &profile) {
   std::optional<Advice> advice = longestOf(
       profile,
       [&](const RegionFigures &region) {
-        return edgeOf(region) && (region.bound == Bound::Memory || region.bound == Bound::Launch);
+        bool isHeld = region.bound == Bound::Memory || region.bound == Bound::Launch ||
+                      (profile.isGpu && region.bound == Bound::Latency);
+        return isHeld && edgeOf(region);
       },
       [&](const RegionFigures &region) {
         const Json &edge = *edgeOf(region);
@@ -457,12 +574,37 @@ constexpr Rule kRules[] = {
     {ofGuard, Kind::Remedy},        {ofForbiddenKernels, Kind::Remedy},
     {ofExtraOutputs, Kind::Remedy}, {ofLevel, Kind::Remedy},
     {ofThreads, Kind::Remedy},      {ofSizes, Kind::Remedy},
+    {ofOtherKernels, Kind::Remedy}, {ofTuning, Kind::Remedy},
     {ofBf16, Kind::Numbers},        {ofHalf, Kind::Numbers},
-    {ofTf32, Kind::Numbers},        {ofBatch, Kind::Hint},
+    {ofTf32, Kind::Numbers},        {ofFloat8, Kind::Numbers},
+    {ofBatch, Kind::Hint},          {ofRows, Kind::Hint},
     {ofInt8, Kind::Hint},           {ofConversions, Kind::Hint},
     {ofLayout, Kind::Hint},         {ofSlowFamily, Kind::Hint},
     {ofUnfused, Kind::Hint},
 };
+
+/// For a region that no advice helps: what was weighed, with its times.
+void considerFor(const Profile &profile, RegionFigures &region) {
+  auto add = [&](const std::string &what, double then) {
+    region.considered.push_back(fmt::format("{} {:.2f} us", what, then * 1e6));
+  };
+  if (std::optional<OtherKernel> other = fasterKernel(region)) {
+    add(other->kernel, other->seconds);
+  } else if (!region.parts.empty()) {
+    region.considered.push_back("no other kernel is predicted to be faster");
+  } else if (!region.label.empty()) {
+    region.considered.push_back("compiled for these sizes alone, its kernel would say more");
+  }
+  if (std::optional<double> then = secondsWithRows(region, 2)) {
+    add("twice the rows, half of it", *then / 2);
+  }
+  const ComputeLimit *float8 = profile.limits.best(Numbers::F8, profile.features);
+  bool hasFloat8 =
+      float8 && float8->numbers == Numbers::F8 && textAt(profile.options, "precision") != "fp8";
+  if (std::optional<double> then = secondsInFloat8(region); then && hasFloat8) {
+    add("8-bit floats", *then);
+  }
+}
 
 } // namespace
 
@@ -489,6 +631,11 @@ void advise(Profile &profile) {
   });
   for (auto &[kind, advice] : found) {
     profile.advice.push_back(std::move(advice));
+  }
+  for (size_t i = 0; profile.isGpu && i < profile.regions.size(); ++i) {
+    if (profile.regions[i].bound == Bound::Latency && !profile.adviceFor(i)) {
+      considerFor(profile, profile.regions[i]);
+    }
   }
 }
 

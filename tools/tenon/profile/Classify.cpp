@@ -1,6 +1,7 @@
 // The floors of each region by the limits of the run, and its class: the nearest limit if it is
 // near, else what the experiments say.
 
+#include "tools/tenon/profile/GpuModel.h"
 #include "tools/tenon/profile/Profile.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,8 @@ namespace {
 
 /// What practitioners call near to a limit.
 constexpr double kNear = 0.6;
+/// Up to which part of a limit what else takes time is worth a word.
+constexpr double kFull = 0.85;
 /// Nothing is above its own limit, but by what the clock is off.
 constexpr double kAbove = 1.1;
 /// A step below it is mostly the clock.
@@ -48,8 +51,10 @@ void setFloors(const Profile &profile, double allWeights, double lanes, RegionFi
     floors.unit = unit->unit;
   }
   double others = region.bytes - region.weightBytes;
-  const MemoryLimit &ofWeights = limits.holding(std::max(allWeights, region.bytes));
-  const MemoryLimit &ofOthers = limits.holding(others);
+  // On a GPU a step is timed over and over by itself: all that it reads stays where it fits.
+  const MemoryLimit &ofWeights =
+      limits.holding(profile.isGpu ? region.bytes : std::max(allWeights, region.bytes));
+  const MemoryLimit &ofOthers = limits.holding(profile.isGpu ? region.bytes : others);
   double weights = region.weightBytes / ofWeights.bytes;
   // A core alone reads more than its part from what all share.
   double rest = others / (ofOthers.bytes * (ofOthers.level == "L2" ? part : 1));
@@ -97,6 +102,11 @@ void explainLatency(const Profile &profile, double busyThreads, RegionFigures &r
     set(region, Bound::Unknown,
         fmt::format("no unit that multiplies {} was measured: {} of {}", region.computes,
                     percent(region.limitShare), region.limit));
+    return;
+  }
+  if (!region.causes.empty()) {
+    set(region, Bound::Latency,
+        fmt::format("{} of {}; {}", percent(region.limitShare), region.limit, causesText(region)));
     return;
   }
   double gain = region.oneThreadSeconds ? *region.oneThreadSeconds / region.seconds : 0;
@@ -160,10 +170,34 @@ Nearest limitOf(const Profile &profile, double allWeights, RegionFigures &region
   return nearest;
 }
 
+/// As Nsight Compute does: by the nearer of what multiprocessors and memory sustain; below kNear of
+/// both it is latency, whose causes are the model's.
+void classifyByCounters(RegionFigures &region) {
+  const StepCounters &counters = *region.counters;
+  bool isMemory = counters.memory > counters.processors;
+  std::string seen =
+      fmt::format("counters: multiprocessors {}, tensor pipe {}, memory {}, DRAM {}, warps {}",
+                  percent(counters.processors), percent(counters.tensorPipe),
+                  percent(counters.memory), percent(counters.dram), percent(counters.warps));
+  std::string causes = causesText(region);
+  if (std::max(counters.memory, counters.processors) >= kNear) {
+    set(region, isMemory ? Bound::Memory : Bound::Compute, seen);
+    return;
+  }
+  set(region, Bound::Latency, causes.empty() ? seen : fmt::format("{}; {}", seen, causes));
+}
+
 void classifyRegion(const Profile &profile, double allWeights, RegionFigures &region) {
   double threads = profile.limits.threads, busyThreads = busyThreadsOf(profile, region);
   bool isOneThread = runsOnOneThread(profile, region);
   Nearest nearest = limitOf(profile, allWeights, region);
+  if (profile.isGpu) {
+    region.causes = causesOf(region, profile.limits.multiprocessors);
+  }
+  if (region.counters && region.seconds >= kShortest) {
+    classifyByCounters(region);
+    return;
+  }
   if (region.seconds < kShortest) {
     set(region, Bound::Short, "shorter than the clock can resolve");
     return;
@@ -206,6 +240,9 @@ void classifyRegion(const Profile &profile, double allWeights, RegionFigures &re
   if (region.limitShare >= kNear) {
     region.bound = nearest.bound;
     region.cause = causeOf(region);
+    if (std::string rest = causesText(region); !rest.empty() && region.limitShare < kFull) {
+      region.cause += "; besides " + rest;
+    }
     return;
   }
   explainLatency(profile, busyThreads, region);

@@ -1,6 +1,7 @@
 // Joins steps, regions and nodes: the steps are the plan's, the regions and nodes those of the
 // engine's records, which are data and may not fit together.
 
+#include "tools/tenon/profile/GpuModel.h"
 #include "tools/tenon/profile/KernelWork.h"
 #include "tools/tenon/profile/Profile.h"
 
@@ -64,6 +65,7 @@ std::vector<RegionFigures> regionsOf(const Records &records) {
     region.apart = known.apart;
     region.converts = row.value("converts", false);
     region.predictedSeconds = microsecondsAt(row.at("cost")) * 1e-6;
+    readParts(region.candidates, region);
     regions.push_back(std::move(region));
   }
   return regions;
@@ -250,7 +252,19 @@ void addStep(const StepFigures &step, const Json *row, const view::Sizes &sizes,
   if (row) {
     region.weightBytes += static_cast<double>(numberAt(*row, "weights_bytes"));
     std::optional<int64_t> grid = view::evaluate(textAt(*row, "grid"), sizes);
+    region.grid = std::max(region.grid, grid.value_or(0));
     region.isParallel = isFirst ? grid.value_or(2) > 1 : region.isParallel || grid.value_or(2) > 1;
+  }
+}
+
+/// Those of the step that takes longest of its region.
+void addCounters(const std::vector<StepCounters> &counters, const StepFigures &step,
+                 RegionFigures &region) {
+  std::vector<StepCounters>::const_iterator own =
+      std::ranges::find(counters, step.instruction, &StepCounters::instruction);
+  if (own != counters.end() && step.seconds > region.countedSeconds) {
+    region.countedSeconds = step.seconds;
+    region.counters = *own;
   }
 }
 
@@ -288,6 +302,7 @@ Status joinRecords(const engine::EngineFile &file, const engine::Plan &plan, Pro
       RegionFigures &region = row ? profile.regions.at(row->at("region").get<size_t>())
                                   : regionOfStep(plan.instructions[step.instruction], profile);
       addStep(step, row, records.sizes, region);
+      addCounters(profile.counters, step, region);
     }
     countKernelWork(records.graph, records.sizes, profile);
   } catch (const Json::exception &) {

@@ -81,6 +81,7 @@ Result<Limits> measureGpuLimits(int gpu) {
   limits.launchSeconds = probe.kernelSeconds;
   Result<target::Target> part = localGpu();
   if (part) {
+    limits.multiprocessors = static_cast<int>(part->cores);
     limits.compute.push_back({"FP32 cores (by the table of parts)", Numbers::F32, 0, part->peak});
   }
   if (probe.productTeraflops) {
@@ -91,6 +92,15 @@ Result<Limits> measureGpuLimits(int gpu) {
     if (part && part->arch && part->arch->number >= kFirstWithFloat8) {
       limits.compute.push_back({"tensor cores (f8: twice bf16)", Numbers::F8, 0, bf16 * 2});
     }
+  }
+  if (!probe.productTeraflops && part) {
+    limits.compute.push_back(
+        {"tensor cores (bf16, by the table of parts)", Numbers::Bf16, 0, part->halfPeak});
+  }
+  if (part && part->cacheBandwidth > probe.copyTerabytes * 1e12) {
+    limits.memory.push_back({"L2 (by the table of parts)",
+                             static_cast<double>(part->cacheBytes * part->cores),
+                             part->cacheBandwidth});
   }
   limits.memory.push_back({"memory", HUGE_VAL, probe.copyTerabytes * 1e12});
   return limits;

@@ -30,6 +30,7 @@ struct MemoryLimit {
 /// table's, and of numbers whose rate has a fixed ratio to bf16's; their names say so.
 struct Limits {
   unsigned threads = 1;
+  int multiprocessors = 0; ///< of a GPU
   std::vector<ComputeLimit> compute;
   std::vector<MemoryLimit> memory; ///< the nearest first; the last one holds everything
   /// From giving a task to all threads until they have met (a CPU), or from the start of a kernel

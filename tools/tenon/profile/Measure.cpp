@@ -28,6 +28,8 @@ constexpr unsigned kMaxInARow = 100;
 constexpr double kLongestExperiment = 2.5;
 constexpr unsigned kRepeats = 3;
 constexpr unsigned kGpuRepeats = 20;
+/// A run on a GPU, against its steps, from which on the rest is worth a word.
+constexpr double kGaps = 1.1;
 
 double secondsSince(BenchClock::time_point start) { return millisecondsSince(start) / 1000; }
 
@@ -214,6 +216,11 @@ Result<Measurement> measureGpu(Runner &runner) {
   found.timedSeconds = timedSum(steps);
   found.passes = 1;
   found.notes.push_back("on a GPU each step is timed by itself, with its operands in caches");
+  if (found.runSeconds > kGaps * found.timedSeconds) {
+    found.notes.push_back(fmt::format("a run takes {:.2f} x its steps by themselves: between them "
+                                      "kernels start, and weights come from memory",
+                                      found.runSeconds / found.timedSeconds));
+  }
   return found;
 }
 

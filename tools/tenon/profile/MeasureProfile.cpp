@@ -7,6 +7,8 @@
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/print/FigureSizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -36,7 +38,11 @@ void describeInputs(const ProfileRequest &request, const Runner &runner, Profile
 /// What advice would run at once: the other dims stay, and follow the batch where the model says
 /// so.
 void chooseBatch(const engine::Plan &plan, std::span<const int64_t> session, Profile &profile) {
-  constexpr int64_t kBatch = 8;
+  // Of several samples on a GPU, twice as many.
+  int64_t now = profile.inputs.empty() || profile.inputs.front().second.empty()
+                    ? 1
+                    : profile.inputs.front().second.front();
+  const int64_t wanted = profile.isGpu && now > 1 ? 2 * now : 8;
   std::vector<int64_t> sizes(plan.symbols.size(), 0);
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     const engine::Symbol &symbol = plan.symbols[i];
@@ -46,7 +52,7 @@ void chooseBatch(const engine::Plan &plan, std::span<const int64_t> session, Pro
     }
     bool isBatch = symbol.input == 0 && symbol.dim == 0;
     sizes[i] =
-        isBatch ? std::min(kBatch, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
+        isBatch ? std::min(wanted, symbol.max) : profile.inputs[symbol.input].second[symbol.dim];
     profile.batch = isBatch ? sizes[i] : profile.batch;
   }
   for (uint32_t input = 0; profile.batch > 1 && input < plan.inputs.size(); ++input) {
@@ -103,6 +109,18 @@ Result<Profiled> measureProfile(const ProfileRequest &request, const std::string
     // Again, as a neighbour may have disturbed the first time.
     TENON_ASSIGN(Limits again, measureCpuLimits(runner.session().threads()));
     profile.limits.take(again);
+  }
+  if (request.counters) {
+    Result<std::vector<StepCounters>> counted =
+        profile.isGpu ? countSteps(runner)
+                      : Result<std::vector<StepCounters>>(
+                            Status::error(ErrorId::BadArgument, "counters are read on GPUs alone"));
+    if (counted) {
+      profile.counters = std::move(*counted);
+    } else {
+      profile.measured.notes.push_back(
+          fmt::format("without counters, by the model alone: {}", counted.status().message()));
+    }
   }
   TENON_TRY(joinRecords(engine->file(), runner.session().activePlan(), profile));
   classify(profile);

@@ -20,7 +20,8 @@ struct ProfileRequest {
   OpenRequest open; ///< its path is not used, and shapes are those of the inputs
   InputFlags inputs;
   runtime::SessionOptions session;
-  double seconds = 2; ///< for passes; experiments take about as much again
+  double seconds = 2;    ///< for passes; experiments take about as much again
+  bool counters = false; ///< whether a GPU's counters are read
 };
 
 /// A profile with what it was measured on.

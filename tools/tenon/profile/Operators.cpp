@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 
 namespace tenon::tool {
 namespace {
@@ -41,15 +42,50 @@ double weightOf(const Profile &profile, const RegionFigures &region, const Opera
   return isProduct(node) ? std::max(compute, memory) : std::max(compute, memory / 2);
 }
 
+/// Of a GPU's product with others behind it, the part of the time that is theirs by the model's
+/// parts; none where these do not say.
+std::optional<double> shareBehindProduct(const Profile &profile, const RegionFigures &region) {
+  double all = 0, behind = 0;
+  for (const KernelPart &part : region.parts) {
+    all += part.seconds;
+    behind += part.name == "epilogue" ? part.seconds : 0;
+  }
+  auto isOfProduct = [&](size_t index) { return isProduct(profile.operators[index]); };
+  bool isKnown = all > 0 && std::ranges::any_of(region.operators, isOfProduct) &&
+                 !std::ranges::all_of(region.operators, isOfProduct);
+  return isKnown ? std::optional(behind / all) : std::nullopt;
+}
+
+/// Makes the weights of what stands behind a product its part of the time.
+void weighBehind(const Profile &profile, const RegionFigures &region,
+                 std::vector<double> &weights) {
+  std::optional<double> share = shareBehindProduct(profile, region);
+  if (!share) {
+    return;
+  }
+  double products = 0, others = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    (isProduct(profile.operators[region.operators[i]]) ? products : others) += weights[i];
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    bool isOfProduct = isProduct(profile.operators[region.operators[i]]);
+    double sum = isOfProduct ? products : others;
+    weights[i] = sum > 0 ? weights[i] / sum * (isOfProduct ? 1 - *share : *share) : 0;
+  }
+}
+
 void splitRegion(Profile &profile, const RegionFigures &region) {
   double sum = 0, bytes = 0, flops = 0;
   std::vector<double> weights;
   for (size_t index : region.operators) {
     const OperatorFigures &node = profile.operators[index];
     weights.push_back(weightOf(profile, region, node));
-    sum += weights.back();
     bytes += node.bytes;
     flops += node.flops;
+  }
+  weighBehind(profile, region, weights);
+  for (double weight : weights) {
+    sum += weight;
   }
   for (size_t i = 0; i < region.operators.size(); ++i) {
     OperatorFigures &node = profile.operators[region.operators[i]];

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "tools/tenon/profile/Counters.h"
 #include "tools/tenon/profile/Limits.h"
 #include "tools/tenon/profile/Measure.h"
 #include "tools/view/EngineGraph.h"
@@ -45,6 +46,19 @@ struct TensorFigures {
   std::vector<int64_t> dims;
 };
 
+/// A term of the time that the cost model predicts for a kernel on a GPU.
+struct KernelPart {
+  std::string name; ///< "fill"; docs/reference/explain.md lists them
+  double seconds = 0;
+};
+
+/// What keeps a region on a GPU from its nearest limit, by the parts of its prediction.
+struct Cause {
+  std::string part;   ///< a part's name, "beyond-model" or "not-divided"
+  double seconds = 0; ///< of the region's time
+  std::string text;   ///< in words, with its numbers
+};
+
 /// What the engine runs as one, in one or several instructions.
 struct RegionFigures {
   std::string label, kernel, strategy;
@@ -69,6 +83,16 @@ struct RegionFigures {
   double extraOutputBytes = 0; ///< of values that are written only as --tap makes them outputs
   bool isParallel = true;      ///< whether there is more than one part to share
   double predictedSeconds = 0; ///< by the cost model
+
+  // On a GPU.
+  std::optional<StepCounters> counters; ///< of its longest step, where they were read
+  double countedSeconds = 0;            ///< of that step
+  std::vector<KernelPart> parts;        ///< of what was predicted for the kernel, at these sizes
+  int64_t blocks = 0, atOnce = 0;       ///< of the parts: of the grid, and at once; 0 if unknown
+  int64_t steps = 0;                    ///< of a block, one after the other; 0 if unknown
+  int64_t grid = 0;                     ///< blocks of its largest launch; 0 of library calls
+  std::vector<Cause> causes;            ///< the largest first
+  std::vector<std::string> considered;  ///< what would help too little, with its prediction
 
   Floors floors;
   Bound bound = Bound::Latency;
@@ -136,6 +160,7 @@ struct Profile {
   bool isGpu = false;
   Limits limits;
   Measurement measured;
+  std::vector<StepCounters> counters; ///< of steps on a GPU, where they were read
   std::vector<RegionFigures> regions;
   std::vector<OperatorFigures> operators;
   std::vector<OperatorGroup> groups; ///< the longest first

@@ -6,6 +6,7 @@
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -32,6 +33,33 @@ Json toJson(const Advice &advice, const Profile &profile) {
           {"regions", advice.regions}};
 }
 
+Json countersJson(const RegionFigures &region) {
+  return region.counters ? Json{{"processors", region.counters->processors},
+                                {"memory", region.counters->memory},
+                                {"dram", region.counters->dram},
+                                {"tensor_pipe", region.counters->tensorPipe},
+                                {"warps", region.counters->warps}}
+                         : Json();
+}
+
+Json partsJson(const RegionFigures &region) {
+  Json parts = Json::array(), causes = Json::array();
+  for (const KernelPart &part : region.parts) {
+    parts.push_back({{"part", part.name}, {"us", part.seconds * 1e6}});
+  }
+  for (const Cause &cause : region.causes) {
+    causes.push_back({{"part", cause.part}, {"us", cause.seconds * 1e6}, {"why", cause.text}});
+  }
+  return {{"parts", parts},
+          {"blocks", region.blocks},
+          {"at_once", region.atOnce},
+          {"steps", region.steps},
+          {"grid", region.grid},
+          {"causes", causes},
+          {"counters", countersJson(region)},
+          {"considered", region.considered}};
+}
+
 Json toJson(const RegionFigures &region) {
   return {{"label", region.label},
           {"kernel", region.kernel},
@@ -56,7 +84,8 @@ Json toJson(const RegionFigures &region) {
           {"class", nameOf(region.bound)},
           {"limit", region.limit},
           {"of_limit", region.limitShare},
-          {"cause", region.cause}};
+          {"cause", region.cause},
+          {"gpu", region.grid > 0 || !region.parts.empty() ? partsJson(region) : Json()}};
 }
 
 Json toJson(const OperatorFigures &node, const Profile &profile) {
@@ -175,7 +204,10 @@ std::string groupText(const Profile &profile, const OperatorGroup &group, size_t
   const Advice *advice = profile.adviceFor(group.region);
   text += advice ? fmt::format("    try  {}\n         {} ({})\n", view::visible(advice->command),
                                gainText(profile, *advice), ruleText(*advice))
-                 : fmt::format("    nothing better is known for it\n");
+                 : fmt::format("    {}\n", region.considered.empty()
+                                               ? std::string("nothing better is known for it")
+                                               : fmt::format("nothing gains 2 % of the run: {}",
+                                                             fmt::join(region.considered, "; ")));
   return text;
 }
 
@@ -197,6 +229,10 @@ std::string otherAdviceText(const Profile &profile, size_t shownGroups) {
 
 std::string limitsText(const Limits &limits, uint32_t features) {
   std::string text = "  limits     ";
+  const ComputeLimit *half = limits.best(Numbers::Bf16, features);
+  if (limits.multiprocessors > 0 && half && half->numbers == Numbers::Bf16) {
+    text += fmt::format("{:.0f} TFLOP/s ({}), ", half->operations * 1e-12, half->unit);
+  }
   if (const ComputeLimit *unit = limits.best(Numbers::F32, features)) {
     text += fmt::format("{:.0f} GFLOP/s ({}), ", unit->operations * 1e-9, unit->unit);
   }
@@ -275,9 +311,9 @@ Json toJson(const Profile &profile) {
 
 std::string profileText(const Profile &profile, size_t top) {
   const Measurement &measured = profile.measured;
-  std::string text =
-      fmt::format("{}  {:.3f} ms a run, {}, {} threads\n", view::visible(profile.path),
-                  measured.runSeconds * 1e3, profile.level, profile.limits.threads);
+  std::string text = fmt::format(
+      "{}  {:.3f} ms a run, {}{}\n", view::visible(profile.path), measured.runSeconds * 1e3,
+      profile.level, profile.isGpu ? "" : fmt::format(", {} threads", profile.limits.threads));
   if (!profile.sizes.empty()) {
     text += fmt::format("  sizes      {}{}\n", profile.sizes,
                         profile.areSizesLikely ? "  (likely ones; --shape sets others)" : "");

@@ -112,6 +112,8 @@ Action declareProfile(CLI::App &command) {
   declareOpenFlags(command, flags->request.open);
   addSeconds(command, "--seconds", {kShortestProfile, kLongestSeconds}, flags->request.seconds,
              "How long to measure runs; limits and experiments take a few seconds more");
+  command.add_flag("--counters", flags->request.counters,
+                   "On a GPU, also read its counters, by CUPTI, and classify by them");
   declareTargetFlags(command, flags->request.open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return runProfile(*flags, terminal); };

@@ -51,6 +51,9 @@ public:
   static llvm::Expected<double> microsecondsOf(const Family &family, Region &region,
                                                const FamilyMatch &match,
                                                const dispatch::KernelChoice &choice);
+  /// What these are made of, on a GPU; no parts where the family does not say.
+  static dispatch::TimeParts timeOf(const Family &family, Region &region, const FamilyMatch &match,
+                                    const dispatch::KernelChoice &choice);
   /// KernelFamily::order; empty of a family that does not say it.
   static std::string orderOf(const Family &family, Region &region, const FamilyMatch &match,
                              const dispatch::KernelChoice &choice) {
@@ -180,6 +183,40 @@ llvm::Expected<double> FamilyTable<Region>::microsecondsOf(const Family &family,
   return microseconds;
 }
 
+/// Of a family that leaves its time to bytes and operations: starting it, the larger of both, and
+/// what low occupancy adds.
+template <typename Region>
+dispatch::TimeParts FamilyTable<Region>::timeOf(const Family &family, Region &region,
+                                                const FamilyMatch &match,
+                                                const dispatch::KernelChoice &choice) {
+  dispatch::TimeParts time;
+  if (!region.target().isGpu() || (family.seconds && !family.parts)) {
+    return time;
+  }
+  if (family.parts) {
+    time = family.parts(region, match.problem, choice);
+    if (family.seconds) {
+      // A family may weigh choices against each other beyond what their parts say.
+      double sum = time.microseconds();
+      double predicted = family.seconds(region, match.problem, choice) * 1e6;
+      for (dispatch::TimePart &part : time.parts) {
+        part.microseconds *= predicted / sum;
+      }
+    }
+    time.add("epilogue", family.epilogueSeconds ? family.epilogueSeconds(region) : 0);
+    return time;
+  }
+  dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.target(),
+                                               /*isGenerated=*/true);
+  double start = region.target().launchSeconds;
+  double lost = cost.lostMicroseconds * 1e-6;
+  bool isBytes = cost.bytesMicroseconds >= cost.workMicroseconds;
+  time.add("start", start);
+  time.add(isBytes ? "bytes" : "arithmetic", cost.microseconds * 1e-6 - start - lost);
+  time.add("occupancy", lost);
+  return time;
+}
+
 /// By its own name, or by that of a library's call where it may have one.
 template <typename Region>
 bool FamilyTable<Region>::isDisabledBy(llvm::ArrayRef<std::string> disabled,
@@ -228,7 +265,7 @@ FamilyTable<Region>::select(Region &region, const dispatch::KernelRequest &reque
   std::string answers;
   for (const Family *family : rows) {
     FamilyMatch own = match(*family, region);
-    dispatch::CandidateRecord record{family->name.str(), "refused", own.why, 0, ""};
+    dispatch::CandidateRecord record{family->name.str(), "refused", own.why, 0, "", {}};
     if (own) {
       bool isDisabled = isDisabledBy(request.disabled, *family);
       bool isWanted = !request.wanted || request.wanted->family == family->name;
@@ -244,8 +281,12 @@ FamilyTable<Region>::select(Region &region, const dispatch::KernelRequest &reque
       if (!microseconds) {
         return microseconds.takeError();
       }
-      record = {own.choice->text(), isDisabled ? "disabled" : "possible", own.why, *microseconds,
-                tn::isInvariant(region.source) ? orderOf(*family, region, own, *own.choice) : ""};
+      record = {own.choice->text(),
+                isDisabled ? "disabled" : "possible",
+                own.why,
+                *microseconds,
+                tn::isInvariant(region.source) ? orderOf(*family, region, own, *own.choice) : "",
+                timeOf(*family, region, own, *own.choice)};
       bool isBetter =
           !best || *microseconds < family->switchMargin * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {

@@ -92,6 +92,9 @@ template <typename Region> struct KernelFamily {
   /// Predicted seconds from the end of the kernel before to its own, for one of its configurations:
   /// finite and more than zero. Null if bytes and operations by the target's rates say enough.
   double (*seconds)(Region &, const std::any &problem, const dispatch::KernelChoice &) = nullptr;
+  /// What those seconds are made of, by name. Null if the family does not say.
+  dispatch::TimeParts (*parts)(Region &, const std::any &problem,
+                               const dispatch::KernelChoice &) = nullptr;
   /// Predicted seconds that come on top: of what follows a product in its region. Null for none.
   double (*epilogueSeconds)(Region &) = nullptr;
   /// How the region's constant weight must be laid out for it; none if it lies so already. Null if

@@ -45,6 +45,11 @@ double streamSeconds(RegionBuilder &region, const StreamProblem &problem,
   return costOf(problem.attention, configOf(choice, problem.layout), region.gpu);
 }
 
+dispatch::TimeParts streamParts(RegionBuilder &region, const StreamProblem &problem,
+                                const dispatch::KernelChoice &choice) {
+  return timeOf(problem.attention, configOf(choice, problem.layout), region.gpu);
+}
+
 LogicalResult emitStream(RegionBuilder &region, const StreamProblem &problem,
                          const dispatch::KernelChoice &choice) {
   emitStreamAttention(region, problem.attention, configOf(choice, problem.layout));
@@ -75,6 +80,11 @@ double flashSeconds(RegionBuilder &region, const AttentionProblem &problem,
   return costOf(problem, configOf<AttentionTile>(choice), region.gpu);
 }
 
+dispatch::TimeParts flashParts(RegionBuilder &region, const AttentionProblem &problem,
+                               const dispatch::KernelChoice &choice) {
+  return timeOf(problem, configOf<AttentionTile>(choice), region.gpu);
+}
+
 LogicalResult emitFlash(RegionBuilder &region, const AttentionProblem &problem,
                         const dispatch::KernelChoice &choice) {
   emitTensorCoreAttention(region, problem, configOf<AttentionTile>(choice));
@@ -99,6 +109,11 @@ double simtSeconds(RegionBuilder &region, const AttentionProblem &problem,
   return costOf(problem, configOf<SimtTile>(choice), region.gpu);
 }
 
+dispatch::TimeParts simtParts(RegionBuilder &region, const AttentionProblem &problem,
+                              const dispatch::KernelChoice &choice) {
+  return timeOf(problem, configOf<SimtTile>(choice), region.gpu);
+}
+
 LogicalResult emitSimt(RegionBuilder &region, const AttentionProblem &problem,
                        const dispatch::KernelChoice &choice) {
   emitSimtAttention(region, problem, configOf<SimtTile>(choice));
@@ -115,6 +130,7 @@ constexpr KernelFamily kAttentionStream = {.name = "attention_stream",
                                            .match = matchStream,
                                            .configs = nullptr,
                                            .seconds = on<streamSeconds>,
+                                           .parts = on<streamParts>,
                                            .emit = on<emitStream>};
 
 constexpr KernelFamily kAttentionFlash = {.name = "attention_flash",
@@ -125,6 +141,7 @@ constexpr KernelFamily kAttentionFlash = {.name = "attention_flash",
                                           .match = matchFlash,
                                           .configs = on<flashConfigs>,
                                           .seconds = on<flashSeconds>,
+                                          .parts = on<flashParts>,
                                           .emit = on<emitFlash>};
 
 constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
@@ -133,6 +150,7 @@ constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
                                          .match = matchSimtAttention,
                                          .configs = nullptr,
                                          .seconds = on<simtSeconds>,
+                                         .parts = on<simtParts>,
                                          .emit = on<emitSimt>};
 
 } // namespace tenon::codegen::cuda

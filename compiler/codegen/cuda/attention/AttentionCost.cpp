@@ -2,6 +2,7 @@
 // what its products or its loads take and a time of its own for softmax and barriers.
 #include "compiler/codegen/cuda/attention/AttentionCost.h"
 
+#include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 
 #include <cmath>
@@ -46,48 +47,64 @@ struct Sizes {
 };
 
 /// `blocks` that do `rows` queries against `keys` each, in tiles of `tileKeys`.
-double secondsOf(const Sizes &s, double blocks, double rows, double keys, double tileKeys,
-                 double flops, double together, const target::Target &gpu) {
-  double waves = std::ceil(blocks / (static_cast<double>(gpu.cores) * together));
+dispatch::TimeParts timeOf(const Sizes &s, double blocks, double rows, double keys, double tileKeys,
+                           double flops, double together, const target::Target &gpu) {
+  double atOnce = static_cast<double>(gpu.cores) * together;
+  double waves = std::ceil(blocks / atOnce);
   double tiles = std::ceil(keys / tileKeys);
   double work = 2 * rows * tileKeys * (s.width + s.valueWidth) * gpu.cores / flops * together;
   double loads = tileKeys * (s.width + s.valueWidth) * s.bytes / gpu.coreBandwidth * together;
-  double ofBlocks = waves * tiles * (tuning::kTileSeconds + std::max(work, loads));
-  return tuning::kAttentionSeconds + std::max(ofBlocks, s.memoryBytes() / gpu.memoryBandwidth);
+  double softmax = waves * tiles * tuning::kTileSeconds;
+  double steps = waves * tiles * std::max(work, loads);
+  double memory = s.memoryBytes() / gpu.memoryBandwidth;
+  dispatch::TimeParts time{
+      {}, static_cast<int64_t>(blocks), static_cast<int64_t>(atOnce), static_cast<int64_t>(tiles)};
+  time.add("start", tuning::kAttentionSeconds);
+  if (memory > softmax + steps) {
+    time.add("memory", memory);
+    return time;
+  }
+  double idle = idleSeconds(1, blocks, waves, atOnce), busy = 1 - idle;
+  time.add("softmax", busy * softmax);
+  time.add(work > loads ? "products" : "loads", busy * steps);
+  time.add("idle", idle * (softmax + steps));
+  return time;
 }
 
 } // namespace
 
-double costOf(const AttentionProblem &problem, const AttentionTile &tile,
-              const target::Target &gpu) {
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const AttentionTile &tile,
+                           const target::Target &gpu) {
   Sizes s(problem);
   double rowsOfList = tile.joinsHeads ? s.queries * s.lists / s.keyLists : s.queries;
   double lists = tile.joinsHeads ? s.keyLists : s.lists;
   double rows = static_cast<double>(tile.rows());
   double blocks = lists * std::ceil(rowsOfList / rows) * tile.splits;
-  double seconds =
-      secondsOf(s, blocks, rows, std::ceil(s.keys / tile.splits), static_cast<double>(tile.keys),
-                gpu.halfPeak * (tile.isWarpgroup ? tuning::kWarpgroupShare : tuning::kMmaShare),
-                tile.isWarpgroup ? 2 : 1, gpu);
-  return seconds + (tile.splits == 1   ? 0
+  dispatch::TimeParts time =
+      timeOf(s, blocks, rows, std::ceil(s.keys / tile.splits), static_cast<double>(tile.keys),
+             gpu.halfPeak * (tile.isWarpgroup ? tuning::kWarpgroupShare : tuning::kMmaShare),
+             tile.isWarpgroup ? 2 : 1, gpu);
+  time.add("split", tile.splits == 1   ? 0
                     : tile.isClustered ? tuning::kSplitSeconds
                                        : tuning::kCombineSeconds);
+  return time;
 }
 
-double costOf(const AttentionProblem &problem, const StreamLayout &layout,
-              const target::Target &gpu) {
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const StreamLayout &layout,
+                           const target::Target &gpu) {
   Sizes s(problem);
   double heads = std::ceil(static_cast<double>(layout.heads) / layout.blocks) * layout.blocks;
-  return secondsOf(s, heads, std::ceil(s.queries / kGroupRows) * kGroupRows, s.keys,
-                   static_cast<double>(layout.tileKeys), gpu.halfPeak * tuning::kWarpgroupShare, 1,
-                   gpu);
+  return timeOf(s, heads, std::ceil(s.queries / kGroupRows) * kGroupRows, s.keys,
+                static_cast<double>(layout.tileKeys), gpu.halfPeak * tuning::kWarpgroupShare, 1,
+                gpu);
 }
 
-double costOf(const AttentionProblem &problem, const SimtTile &tile, const target::Target &gpu) {
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const SimtTile &tile,
+                           const target::Target &gpu) {
   Sizes s(problem);
   double rows = static_cast<double>(tile.rows);
-  return secondsOf(s, s.lists * std::ceil(s.queries / rows), rows, s.keys,
-                   static_cast<double>(tile.keys), gpu.peak * tuning::kSimtShare, 1, gpu);
+  return timeOf(s, s.lists * std::ceil(s.queries / rows), rows, s.keys,
+                static_cast<double>(tile.keys), gpu.peak * tuning::kSimtShare, 1, gpu);
 }
 
 } // namespace tenon::codegen::cuda

@@ -7,11 +7,18 @@
 
 namespace tenon::codegen::cuda {
 
-/// Seconds, from the end of the kernel before.
-double costOf(const AttentionProblem &problem, const AttentionTile &tile,
-              const target::Target &gpu);
-double costOf(const AttentionProblem &problem, const StreamLayout &layout,
-              const target::Target &gpu);
-double costOf(const AttentionProblem &problem, const SimtTile &tile, const target::Target &gpu);
+/// From the end of the kernel before.
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const AttentionTile &tile,
+                           const target::Target &gpu);
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const StreamLayout &layout,
+                           const target::Target &gpu);
+dispatch::TimeParts timeOf(const AttentionProblem &problem, const SimtTile &tile,
+                           const target::Target &gpu);
+
+/// Seconds of any of these.
+template <typename Layout>
+double costOf(const AttentionProblem &problem, const Layout &layout, const target::Target &gpu) {
+  return timeOf(problem, layout, gpu).microseconds() * 1e-6;
+}
 
 } // namespace tenon::codegen::cuda

@@ -78,8 +78,8 @@ GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count
           byteSize(problem.element())};
 }
 
-double estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,
-                const target::Target &gpu) {
+StagedTime estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,
+                    const target::Target &gpu) {
   double coreFlops =
       isSimt(problem) ? gpu.peak * tuning::kSimtShare / double(gpu.cores) : mmaCoreFlops(gpu);
   double copies = double(tile.rows) / double(problem.patchWidth) +
@@ -95,7 +95,7 @@ GemmTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
   GemmTile best;
   double least = std::numeric_limits<double>::max();
   for (const GemmTile &tile : convTiles(problem, region.gpu)) {
-    double time = estimate(problem, sizes, tile, region.gpu);
+    double time = estimate(problem, sizes, tile, region.gpu).seconds();
     if (time < least) {
       least = time;
       best = tile;
@@ -163,13 +163,29 @@ std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region, const Con
 }
 
 /// With the guess of sizes that vary by which the library's call is judged.
-double convSeconds(RegionBuilder &region, const ConvProblem &problem,
-                   const dispatch::KernelChoice &choice) {
+StagedTime estimateOf(RegionBuilder &region, const ConvProblem &problem,
+                      const dispatch::KernelChoice &choice) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
   GemmSizes sizes =
       sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
-  double before = problem.filterSizes.empty() ? 0 : region.gpu.launchSeconds;
-  return estimate(problem, sizes, configOf<GemmTile>(choice), region.gpu) + before;
+  return estimate(problem, sizes, configOf<GemmTile>(choice), region.gpu);
+}
+
+/// Of the kernel that lays out a filter which is no constant.
+double filterSeconds(RegionBuilder &region, const ConvProblem &problem) {
+  return problem.filterSizes.empty() ? 0 : region.gpu.launchSeconds;
+}
+
+double convSeconds(RegionBuilder &region, const ConvProblem &problem,
+                   const dispatch::KernelChoice &choice) {
+  return estimateOf(region, problem, choice).seconds() + filterSeconds(region, problem);
+}
+
+dispatch::TimeParts convParts(RegionBuilder &region, const ConvProblem &problem,
+                              const dispatch::KernelChoice &choice) {
+  dispatch::TimeParts time = estimateOf(region, problem, choice).parts(region.gpu);
+  time.add("filter", filterSeconds(region, problem));
+  return time;
 }
 
 std::optional<dispatch::WeightLayout> convWeights(RegionBuilder &region, const ConvProblem &) {
@@ -192,6 +208,7 @@ constexpr KernelFamily kConvTensorCore = {
     .match = matchFamily<true>,
     .configs = on<convConfigs<true>>,
     .seconds = on<convSeconds>,
+    .parts = on<convParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<convWeights>,
     .emit = on<emitFamily>};
@@ -203,6 +220,7 @@ constexpr KernelFamily kConvSimt = {.name = "conv_simt",
                                     .match = matchFamily<false>,
                                     .configs = on<convConfigs<false>>,
                                     .seconds = on<convSeconds>,
+                                    .parts = on<convParts>,
                                     .epilogueSeconds = epilogueSeconds,
                                     .weights = on<convWeights>,
                                     .emit = on<emitFamily>};

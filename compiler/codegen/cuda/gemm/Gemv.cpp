@@ -169,14 +169,26 @@ std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region, const Gem
 
 /// The stream of weights, with waves of blocks that are not all full, and the accumulators that
 /// meet.
+dispatch::TimeParts gemvParts(RegionBuilder &region, const GemvProblem &problem,
+                              const dispatch::KernelChoice &choice) {
+  GemvLayout layout = configOf<GemvLayout>(choice);
+  double tiles = double(problem.tiles()), atOnce = double(layout.blocks);
+  double waves = std::ceil(tiles / atOnce);
+  double memory = 2.0 * problem.depth * waves * 16 * layout.blocks / region.gpu.memoryBandwidth;
+  double idle = idleSeconds(memory, tiles, waves, atOnce);
+  dispatch::TimeParts time{{}, problem.tiles(), layout.blocks, 0};
+  time.add("start", tuning::kGemvSeconds);
+  time.add("out", tuning::kGemvWaveSeconds * waves);
+  time.add("memory", memory - idle);
+  time.add("idle", idle);
+  time.add("norm",
+           problem.norm ? tuning::kGemvNormedSeconds * double(problem.rows * problem.depth) : 0);
+  return time;
+}
+
 double gemvSeconds(RegionBuilder &region, const GemvProblem &problem,
                    const dispatch::KernelChoice &choice) {
-  GemvLayout layout = configOf<GemvLayout>(choice);
-  double waves = std::ceil(double(problem.tiles()) / layout.blocks);
-  double bytes = 2.0 * problem.depth * waves * 16 * layout.blocks;
-  double normed = problem.norm ? double(problem.rows * problem.depth) : 0;
-  return tuning::kGemvSeconds + tuning::kGemvWaveSeconds * waves +
-         bytes / region.gpu.memoryBandwidth + tuning::kGemvNormedSeconds * normed;
+  return gemvParts(region, problem, choice).microseconds() * 1e-6;
 }
 
 std::optional<dispatch::WeightLayout> gemvWeights(RegionBuilder &region, const GemvProblem &) {
@@ -211,6 +223,7 @@ constexpr KernelFamily kGemv = {
     .match = matchGemvFamily,
     .configs = on<gemvConfigs>,
     .seconds = on<gemvSeconds>,
+    .parts = on<gemvParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<gemvWeights>,
     .emit = on<emitChosenGemv>,

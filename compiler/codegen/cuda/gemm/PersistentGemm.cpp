@@ -257,19 +257,35 @@ FamilyMatch matchPersistentFamily(RegionBuilder &region) {
 
 /// Waves of the blocks, each at a library's rate, or what they read and write; and the first tile's
 /// way through the ring.
-double persistentSeconds(RegionBuilder &region, const LargeProblem &problem,
-                         const dispatch::KernelChoice &) {
+dispatch::TimeParts persistentParts(RegionBuilder &region, const LargeProblem &problem,
+                                    const dispatch::KernelChoice &) {
   double rows = double(region.estimate(problem.rowCount)), columns = double(problem.columns),
          depth = double(problem.depth);
-  double waves = std::ceil(double(problem.tiles(int64_t(rows))) / double(problem.blocks));
+  double tiles = double(problem.tiles(int64_t(rows)));
+  double waves = std::ceil(tiles / double(problem.blocks));
   double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
   // Of 8-bit floats a unit of the depth is two.
   double flops = problem.element.getIntOrFloatBitWidth() == 8
                      ? region.gpu.halfPeak * target::kFloat8Speed / 2
                      : region.gpu.halfPeak;
   double work = waves * ofTile * double(region.gpu.cores) / flops;
-  double bytes = 2 * (rows * depth + columns * depth + rows * columns);
-  return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
+  double memory =
+      2 * (rows * depth + columns * depth + rows * columns) / region.gpu.memoryBandwidth;
+  dispatch::TimeParts time{{}, int64_t(tiles), problem.blocks, problem.steps()};
+  time.add("fill", tuning::kPersistentSeconds);
+  if (memory > work) {
+    time.add("memory", memory);
+    return time;
+  }
+  double idle = idleSeconds(work, tiles, waves, double(problem.blocks));
+  time.add("products", work - idle);
+  time.add("idle", idle);
+  return time;
+}
+
+double persistentSeconds(RegionBuilder &region, const LargeProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  return persistentParts(region, problem, choice).microseconds() * 1e-6;
 }
 
 /// Rows from which on there are enough tiles to keep the GPU busy.
@@ -296,6 +312,7 @@ constexpr KernelFamily kGemmPersistent = {
     .needs = {"matmul"},
     .match = matchPersistentFamily,
     .seconds = on<persistentSeconds>,
+    .parts = on<persistentParts>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitPersistent>,
     .manyRows = leastLargeRows};

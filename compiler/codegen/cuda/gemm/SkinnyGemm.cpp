@@ -289,6 +289,25 @@ double skinnySeconds(RegionBuilder &region, const SmallProblem &problem,
   return secondsOf(problem.sizes, configOf(choice, problem.layout), region.gpu);
 }
 
+dispatch::TimeParts skinnyParts(RegionBuilder &region, const SmallProblem &problem,
+                                const dispatch::KernelChoice &choice) {
+  SkinnyLayout layout = configOf(choice, problem.layout);
+  SkinnyTime of = timeOf(problem.sizes, layout, region.gpu);
+  dispatch::TimeParts time{
+      {}, layout.blocks(problem.sizes), region.gpu.cores, layout.steps(problem.sizes)};
+  time.add("start", of.start);
+  if (of.memory > of.steps + of.out + of.split) {
+    time.add("memory", of.memory);
+    return time;
+  }
+  double idle = idleSeconds(1, double(time.blocks), 1, double(time.atOnce)), busy = 1 - idle;
+  time.add(of.waits ? "waits" : "loads", busy * of.steps);
+  time.add("out", busy * of.out);
+  time.add("split", of.split);
+  time.add("idle", idle * (of.steps + of.out));
+  return time;
+}
+
 std::optional<dispatch::WeightLayout> skinnyWeights(RegionBuilder &region, const SmallProblem &) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
   return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfGemmOf(op)->depth);
@@ -313,6 +332,7 @@ constexpr KernelFamily kGemmSkinny = {
     .match = matchSkinnyFamily,
     .configs = on<skinnyConfigs>,
     .seconds = on<skinnySeconds>,
+    .parts = on<skinnyParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<skinnyWeights>,
     .emit = on<emitSkinny>,

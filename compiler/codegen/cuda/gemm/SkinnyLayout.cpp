@@ -75,7 +75,7 @@ std::optional<SkinnyLayout> skinnyLayoutOf(const HalfGemm &product, const target
 }
 
 // Fitted to 432 kernels on an H200, 14 % off (root mean square).
-double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu) {
+SkinnyTime timeOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu) {
   // Seconds: from the kernel before to the first product, of a stage at least, for a cluster to
   // meet and for each block of it. Elements a second of a tile on their way out.
   constexpr double start = 1.6e-6, ofStage = 0.05e-6, sync = 0.22e-6, ofSlice = 0.24e-6,
@@ -84,14 +84,22 @@ double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const targ
   constexpr double share = 2.35;
   double coreRate = share * gpu.cacheBandwidth / double(gpu.cores);
   double ofTile = double(layout.rows * layout.columns);
-  double seconds =
-      double(layout.steps(product)) * std::max(ofStage, double(layout.stageBytes()) / coreRate) +
-      ofTile / outRate;
+  double loads = double(layout.stageBytes()) / coreRate;
+  SkinnyTime time;
+  time.start = start;
+  time.waits = ofStage > loads;
+  time.steps = double(layout.steps(product)) * std::max(ofStage, loads);
+  time.out = ofTile / outRate;
   if (layout.splitK > 1) {
-    seconds += sync + ofSlice * double(layout.splitK) + 2 * ofTile / outRate;
+    time.split = sync + ofSlice * double(layout.splitK) + 2 * ofTile / outRate;
   }
-  double bytes = 2.0 * double(product.depth * (product.rows + product.columns));
-  return start + std::max(seconds, bytes / gpu.memoryBandwidth);
+  time.memory =
+      2.0 * double(product.depth * (product.rows + product.columns)) / gpu.memoryBandwidth;
+  return time;
+}
+
+double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu) {
+  return timeOf(product, layout, gpu).seconds();
 }
 
 } // namespace tenon::codegen::cuda

@@ -47,7 +47,15 @@ llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfGemm &product, const t
 /// product that is not small.
 std::optional<SkinnyLayout> skinnyLayoutOf(const HalfGemm &product, const target::Target &gpu);
 
-/// Predicted, from the end of the kernel before.
+/// What it is predicted to take from the end of the kernel before.
+struct SkinnyTime {
+  double start = 0, steps = 0, out = 0, split = 0; ///< seconds of a block
+  double memory = 0;                               ///< of all bytes, where that takes longer
+  bool waits = false; ///< whether a step takes the least that a stage does, not what it loads
+
+  double seconds() const { return start + std::max(steps + out + split, memory); }
+};
+SkinnyTime timeOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu);
 double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

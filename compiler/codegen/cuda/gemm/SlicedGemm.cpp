@@ -65,7 +65,13 @@ GemmTile tileOf(const dispatch::KernelChoice &choice) {
 
 double slicedSeconds(RegionBuilder &region, const GemmProblem &problem,
                      const dispatch::KernelChoice &choice) {
-  return estimateMma(problem, sizesOf(region, problem), tileOf(choice), region.gpu);
+  return estimateMma(problem, sizesOf(region, problem), tileOf(choice), region.gpu).seconds();
+}
+
+dispatch::TimeParts slicedParts(RegionBuilder &region, const GemmProblem &problem,
+                                const dispatch::KernelChoice &choice) {
+  return estimateMma(problem, sizesOf(region, problem), tileOf(choice), region.gpu)
+      .parts(region.gpu);
 }
 
 dispatch::KernelChoice fastestConfig(RegionBuilder &region, const GemmProblem &problem) {
@@ -115,6 +121,7 @@ constexpr KernelFamily kGemmSliced = {
     .match = matchSliced,
     .configs = on<slicedConfigs>,
     .seconds = on<slicedSeconds>,
+    .parts = on<slicedParts>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitSliced>,
     .order = on<slicedOrderOf>};

@@ -87,27 +87,58 @@ double mmaCoreFlops(const target::Target &gpu) {
   return gpu.halfPeak * tuning::kMmaShare / double(gpu.cores);
 }
 
-double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreFlops,
-                      const target::Target &gpu) {
+StagedTime estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreFlops,
+                          const target::Target &gpu) {
   double ofTile = double(tile.rows * tile.columns);
   int64_t tiles = llvm::divideCeilSigned(sizes.rows, tile.rows) *
                   llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch;
-  double blocks = double(tiles * tile.splits);
-  double waves = std::ceil(blocks / double(gpu.cores));
-  double steps =
+  StagedTime time;
+  time.blocks = double(tiles * tile.splits);
+  time.waves = std::ceil(time.blocks / double(gpu.cores));
+  time.stepsOfBlock =
       double(llvm::divideCeilSigned(llvm::divideCeilSigned(sizes.depth, tile.depth), tile.splits));
   double stageBytes = double(sizes.elementBytes) * double((tile.rows + tile.columns) * tile.depth);
-  double ofStep = std::max({tuning::kStageSeconds, sizes.copySeconds,
-                            stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
-                            2 * ofTile * double(tile.depth) / coreFlops});
-  double ofBlocks = waves * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
-  double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
+  auto [ofStep, step] =
+      std::max({std::pair(tuning::kStageSeconds, "waits"), std::pair(sizes.copySeconds, "copies"),
+                std::pair(stageBytes * double(gpu.cores) / gpu.cacheBandwidth, "loads"),
+                std::pair(2 * ofTile * double(tile.depth) / coreFlops, "products")},
+               [](const auto &a, const auto &b) { return a.first < b.first; });
+  time.step = step;
+  time.fill = time.waves * tuning::kFillSeconds;
+  time.steps = time.waves * time.stepsOfBlock * ofStep;
+  time.out = time.waves * ofTile / tuning::kTileOutRate;
+  double cache = time.blocks * time.stepsOfBlock * stageBytes / gpu.cacheBandwidth;
   double memory = sizes.memoryBytes / gpu.memoryBandwidth;
-  double reduction = tile.splits == 1
-                         ? 0
-                         : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
-                               2 * ofTile / tuning::kTileOutRate;
-  return tuning::kStartSeconds + std::max({ofBlocks, cache, memory}) + reduction;
+  time.stream = std::max(cache, memory);
+  time.read = cache > memory ? "cache" : "memory";
+  time.reduction = tile.splits == 1
+                       ? 0
+                       : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
+                             2 * ofTile / tuning::kTileOutRate;
+  return time;
+}
+
+double StagedTime::seconds() const {
+  return tuning::kStartSeconds + std::max(fill + steps + out, stream) + reduction;
+}
+
+dispatch::TimeParts StagedTime::parts(const target::Target &gpu) const {
+  dispatch::TimeParts time;
+  time.blocks = int64_t(blocks);
+  time.atOnce = gpu.cores;
+  time.steps = int64_t(stepsOfBlock);
+  time.add("start", tuning::kStartSeconds);
+  if (fill + steps + out < stream) {
+    time.add(read, stream);
+  } else {
+    double idle = idleSeconds(1, blocks, waves, double(gpu.cores)), busy = 1 - idle;
+    time.add("fill", busy * fill);
+    time.add(step, busy * steps);
+    time.add("out", busy * out);
+    time.add("idle", idle * (fill + steps + out));
+  }
+  time.add("split", reduction);
+  return time;
 }
 
 bool fitsTensorCores(const GemmProblem &problem) {
@@ -117,8 +148,8 @@ bool fitsTensorCores(const GemmProblem &problem) {
   return isMultiplied && problem.b.at.element == element;
 }
 
-double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &tile,
-                   const target::Target &gpu) {
+StagedTime estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &tile,
+                       const target::Target &gpu) {
   int64_t ofA = copyWidth(problem, /*isA=*/true), ofB = copyWidth(problem, /*isA=*/false);
   // Copies of 16 bytes are part of what a stage takes at least.
   double copies = (ofA < 8 ? double(tile.rows) / double(ofA) : 0) +
@@ -135,7 +166,7 @@ GemmTile chooseTile(RegionBuilder &region, const GemmProblem &problem) {
   GemmTile best;
   double least = std::numeric_limits<double>::max();
   for (const GemmTile &tile : tilesOf(sizes, region.gpu)) {
-    double time = estimateMma(problem, sizes, tile, region.gpu);
+    double time = estimateMma(problem, sizes, tile, region.gpu).seconds();
     if (time < least) {
       least = time;
       best = tile;
@@ -207,7 +238,14 @@ std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region,
 
 double tensorCoreSeconds(RegionBuilder &region, const GemmProblem &problem,
                          const dispatch::KernelChoice &choice) {
-  return estimateMma(problem, sizesOf(region, problem), configOf<GemmTile>(choice), region.gpu);
+  return estimateMma(problem, sizesOf(region, problem), configOf<GemmTile>(choice), region.gpu)
+      .seconds();
+}
+
+dispatch::TimeParts tensorCoreParts(RegionBuilder &region, const GemmProblem &problem,
+                                    const dispatch::KernelChoice &choice) {
+  return estimateMma(problem, sizesOf(region, problem), configOf<GemmTile>(choice), region.gpu)
+      .parts(region.gpu);
 }
 
 std::optional<dispatch::WeightLayout> tensorCoreWeights(RegionBuilder &region,
@@ -239,19 +277,30 @@ GemmTile simtTileOf(const dispatch::KernelChoice &choice) {
 }
 
 /// Waves of blocks at what FP32 code reaches, each with its tile whole.
-double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
-                   const dispatch::KernelChoice &choice) {
+dispatch::TimeParts simtParts(RegionBuilder &region, const GemmProblem &problem,
+                              const dispatch::KernelChoice &choice) {
   GemmTile tile = simtTileOf(choice);
   GemmSizes sizes = sizesOf(region, problem);
+  int64_t steps = llvm::divideCeilSigned(sizes.depth, tile.depth);
   double blocks = double(llvm::divideCeilSigned(sizes.rows, tile.rows) *
                          llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch);
-  double ofBlock = 2.0 * double(tile.rows * tile.columns *
-                                llvm::divideCeilSigned(sizes.depth, tile.depth) * tile.depth);
-  double waves = std::ceil(blocks / double(region.gpu.cores));
-  double coreFlops = region.gpu.peak * tuning::kSimtShare / double(region.gpu.cores);
-  double bytes = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth);
-  return tuning::kSimtSeconds +
-         std::max(waves * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
+  double ofBlock = 2.0 * double(tile.rows * tile.columns * steps * tile.depth);
+  double cores = double(region.gpu.cores), waves = std::ceil(blocks / cores);
+  double products = waves * ofBlock / (region.gpu.peak * tuning::kSimtShare / cores);
+  double memory = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth) /
+                  region.gpu.memoryBandwidth;
+  dispatch::TimeParts time{{}, int64_t(blocks), region.gpu.cores, steps};
+  time.add("start", tuning::kSimtSeconds);
+  double idle = idleSeconds(products, blocks, waves, cores);
+  time.add(memory > products ? "memory" : "products",
+           std::max(memory, products) - (memory > products ? 0 : idle));
+  time.add("idle", memory > products ? 0 : idle);
+  return time;
+}
+
+double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
+                   const dispatch::KernelChoice &choice) {
+  return simtParts(region, problem, choice).microseconds() * 1e-6;
 }
 
 LogicalResult emitTensorCore(RegionBuilder &region, const GemmProblem &problem,
@@ -288,6 +337,7 @@ constexpr KernelFamily kGemmTensorCore = {
     .match = matchTensorCore,
     .configs = on<tensorCoreConfigs>,
     .seconds = on<tensorCoreSeconds>,
+    .parts = on<tensorCoreParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<tensorCoreWeights>,
     .emit = on<emitTensorCore>,
@@ -300,6 +350,7 @@ constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .match = matchSimt,
                                     .configs = on<simtConfigs>,
                                     .seconds = on<simtSeconds>,
+                                    .parts = on<simtParts>,
                                     .epilogueSeconds = epilogueSeconds,
                                     .emit = on<emitSimt>,
                                     .order = on<simtOrder>};

@@ -1,5 +1,6 @@
 // Finds the root of a contraction and reads what stands around it. Relies on a region having one
-// root; whatever the readers do not know word for word is left to generated code.
+// root; whatever the readers do not know word for word is left to generated code. One file: a
+// call's match, its predicted time and its step read the same operands.
 #include "compiler/codegen/cuda/library/LibraryRegions.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
@@ -202,14 +203,25 @@ double callSeconds(RegionBuilder &region, const LibraryCall &, const dispatch::K
 
 namespace {
 
+/// Of a call that is judged by bytes and operations alone.
+dispatch::TimeParts callParts(RegionBuilder &region) {
+  Block &body = region.source.getBody().front();
+  dispatch::Cost cost = dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/false);
+  bool isBytes = cost.bytesMicroseconds >= cost.workMicroseconds;
+  dispatch::TimeParts time;
+  time.add("start", region.gpu.launchSeconds + tuning::kCallSeconds);
+  time.add(isBytes ? "bytes" : "products", cost.microseconds * 1e-6 - region.gpu.launchSeconds);
+  return time;
+}
+
 /// By the depth, which a block goes through alone where the library does not share it out, by
 /// operations, or by bytes, of which few do not keep the memory busy, and which come slower where
 /// rows do not begin on borders of 16 bytes.
-double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
-                     const dispatch::KernelChoice &choice) {
+dispatch::TimeParts matmulParts(RegionBuilder &region, const LibraryCall &,
+                                const dispatch::KernelChoice &) {
   MatchResult<GemmProblem> problem = matchGemm(region.source);
   if (!problem) {
-    return callSeconds(region, call, choice);
+    return callParts(region);
   }
   double rows = double(region.estimate(problem->rows)),
          columns = double(region.estimate(problem->columns)),
@@ -222,23 +234,38 @@ double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
   if (isFloat8) {
     bytes = rows * depth + columns * depth + 2 * rows * columns;
   }
-  double stream = bytes / region.gpu.memoryBandwidth +
-                  tuning::kFewBytesSeconds * std::min(bytes, tuning::kFewBytes);
+  double streamed = bytes / region.gpu.memoryBandwidth,
+         few = tuning::kFewBytesSeconds * std::min(bytes, tuning::kFewBytes);
+  double slowed = (isAligned ? 0 : tuning::kOddRows - 1) * (streamed + few);
   double flops = 2 * batch * rows * columns * depth;
   if (isHalf && !isAligned) {
     // Kernels for odd borders do whole tiles of 128 rows.
     flops = tuning::kOddFlops * 2 * batch * std::ceil(rows / 128) * 128 * columns * depth;
   }
-  return tuning::kMatmulSeconds +
-         std::max({tuning::kDepthSeconds * depth, stream * (isAligned ? 1 : tuning::kOddRows),
-                   flops / (isFloat8 ? region.gpu.halfPeak * target::kFloat8Speed
-                            : isHalf ? region.gpu.halfPeak
-                                     : region.gpu.peak)});
+  double products = flops / (isFloat8 ? region.gpu.halfPeak * target::kFloat8Speed
+                             : isHalf ? region.gpu.halfPeak
+                                      : region.gpu.peak);
+  double along = tuning::kDepthSeconds * depth;
+  dispatch::TimeParts time;
+  time.add("start", tuning::kMatmulSeconds);
+  if (streamed + few + slowed >= std::max(products, along)) {
+    time.add("memory", streamed);
+    time.add("few-bytes", few);
+    time.add("odd-rows", slowed);
+  } else {
+    time.add(products > along ? "products" : "depth", std::max(products, along));
+  }
+  return time;
+}
+
+double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
+                     const dispatch::KernelChoice &choice) {
+  return matmulParts(region, call, choice).microseconds() * 1e-6;
 }
 
 /// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter.
-double convSeconds(RegionBuilder &region, const LibraryCall &call,
-                   const dispatch::KernelChoice &choice) {
+dispatch::TimeParts convParts(RegionBuilder &region, const LibraryCall &,
+                              const dispatch::KernelChoice &) {
   tn::ConvOp conv = *region.source.getOps<tn::ConvOp>().begin();
   ArrayRef<int64_t> filter = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
   double depth = 1;
@@ -246,9 +273,20 @@ double convSeconds(RegionBuilder &region, const LibraryCall &call,
     depth *= double(dim);
   }
   double results = double(region.estimate(tn::getDims(conv.getType())));
-  double waves = std::ceil(results / (128.0 * 64 * double(region.gpu.cores)));
-  return std::max(callSeconds(region, call, choice),
-                  tuning::kConvSeconds + waves * depth * tuning::kConvDepthSeconds);
+  double atOnce = 128.0 * 64 * double(region.gpu.cores), waves = std::ceil(results / atOnce);
+  dispatch::TimeParts time;
+  time.add("start", tuning::kConvSeconds);
+  double steps = waves * depth * tuning::kConvDepthSeconds;
+  double idle = idleSeconds(steps, results, waves, atOnce);
+  time.add("depth", steps - idle);
+  time.add("idle", idle);
+  dispatch::TimeParts ofBytes = callParts(region);
+  return ofBytes.microseconds() > time.microseconds() ? ofBytes : time;
+}
+
+double convSeconds(RegionBuilder &region, const LibraryCall &call,
+                   const dispatch::KernelChoice &choice) {
+  return convParts(region, call, choice).microseconds() * 1e-6;
 }
 
 /// Of a choice's own parameter, counted from 0.
@@ -365,6 +403,7 @@ constexpr KernelFamily kCublasLt = {
     .match = matchCublasLt,
     .configs = on<matmulProposals>,
     .seconds = on<proposalSeconds<matmulSeconds>>,
+    .parts = on<matmulParts>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitCall>,
     .isCall = true};
@@ -377,6 +416,7 @@ constexpr KernelFamily kCudnnConv = {
     .match = matchCudnnConv,
     .configs = on<convProposals>,
     .seconds = on<proposalSeconds<convSeconds>>,
+    .parts = on<convParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<convWeights>,
     .emit = on<emitCallWithFallback>,

@@ -53,7 +53,7 @@ double orderSeconds(RegionBuilder &region, Operation &op) {
 
 /// A thread goes through all that an element of its result reads; what is reduced over rows is
 /// stored and read again by a kernel of its own.
-double pointwiseSeconds(RegionBuilder &region) {
+dispatch::TimeParts pointwiseParts(RegionBuilder &region) {
   Block &body = region.source.getBody().front();
   dispatch::Cost cost = dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/true);
   dispatch::CostModel costs(body.getParentOp()->getParentOfType<ModuleOp>(), region.gpu);
@@ -65,7 +65,21 @@ double pointwiseSeconds(RegionBuilder &region) {
   }
   auto isReduced = [](Operation &op) { return op.hasTrait<tn::TnRowWise>(); };
   double kernels = 1 + static_cast<double>(llvm::count_if(body, isReduced));
-  return std::max(kernels * cost.microseconds * 1e-6, loops);
+  double start = region.gpu.launchSeconds, lost = cost.lostMicroseconds * 1e-6;
+  dispatch::TimeParts time;
+  if (loops > kernels * cost.microseconds * 1e-6) {
+    time.add("loops", loops);
+    return time;
+  }
+  bool isBytes = cost.bytesMicroseconds >= cost.workMicroseconds;
+  time.add("start", kernels * start);
+  time.add(isBytes ? "bytes" : "arithmetic", kernels * (cost.microseconds * 1e-6 - start - lost));
+  time.add("occupancy", kernels * lost);
+  return time;
+}
+
+double pointwiseSeconds(RegionBuilder &region) {
+  return pointwiseParts(region).microseconds() * 1e-6;
 }
 
 } // namespace tenon::codegen::cuda

@@ -353,6 +353,11 @@ double pointsSeconds(RegionBuilder &region, const AnyRegion &, const dispatch::K
   return pointwiseSeconds(region);
 }
 
+dispatch::TimeParts pointsParts(RegionBuilder &region, const AnyRegion &,
+                                const dispatch::KernelChoice &) {
+  return pointwiseParts(region);
+}
+
 /// Of a convolution: neighbouring threads have neighbouring channels.
 std::optional<dispatch::WeightLayout> pointwiseWeights(RegionBuilder &region, const AnyRegion &) {
   auto convs = region.source.getOps<tn::ConvOp>();
@@ -370,6 +375,7 @@ constexpr KernelFamily kPointwise = {.name = "pointwise",
                                              "be computed too often is stored between",
                                      .match = matchPoints,
                                      .seconds = on<pointsSeconds>,
+                                     .parts = on<pointsParts>,
                                      .weights = on<pointwiseWeights>,
                                      .emit = on<emitPoints>,
                                      .order = noSums<RegionBuilder>};

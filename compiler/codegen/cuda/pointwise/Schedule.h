@@ -52,8 +52,9 @@ struct Part {
 Part pointsPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threads);
 Part nestPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threads);
 
-/// Predicted seconds of a region's kernels.
+/// Predicted seconds of a region's kernels, and what they are made of.
 double pointwiseSeconds(RegionBuilder &region);
+dispatch::TimeParts pointwiseParts(RegionBuilder &region);
 
 /// Emit one kernel of the schedule.
 void emitPointsKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);

@@ -217,6 +217,84 @@ TEST(KernelFamilies, ThePredictedTimesDecide) {
   }
 }
 
+std::string convText() {
+  std::string x = "tensor<4x28x28x64xf16>", w = "tensor<96x64x3x3xf16>",
+              y = "tensor<4x28x28x96xf16>";
+  return regionText("contraction", "(%x: " + x + ", %w: " + w + " {tn.constant}) -> " + y,
+                    "%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, "
+                    "1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" +
+                        x + ", " + w + ") -> " + y + "\nreturn %0 : " + y);
+}
+
+/// Of every configuration of whatever family says its parts: they are positive, and their sum is
+/// what decides.
+TEST(KernelFamilies, PartsAddUpToThePrediction) {
+  std::set<std::string> said;
+  for (const std::string &text :
+       {simtGemm(2048, 768, 1024), simtGemm(40, 72, 136), simtGemm(70, 77, 33, "f32"),
+        geluGemm("f16", 128, 768, 256, RightStored::ColumnsFirst),
+        geluGemm("f16", 24576, 4096, 1024, RightStored::ColumnsFirst), fewRows(3, 4096, 2048),
+        attentionText(plainAttention("f16", 8, 12, 128, 128, 64, 64)), convText()}) {
+    Parsed parsed(text);
+    for (const KernelFamily *family : kernelFamilies().families()) {
+      FamilyMatch match = kernelFamilies().match(*family, *parsed.region);
+      if (!match) {
+        continue;
+      }
+      for (const KernelChoice &choice :
+           kernelFamilies().configsOf(*family, *parsed.region, match)) {
+        dispatch::TimeParts time = kernelFamilies().timeOf(*family, *parsed.region, match, choice);
+        if (time.parts.empty()) {
+          continue;
+        }
+        said.insert(family->name.str());
+        llvm::Expected<double> predicted =
+            kernelFamilies().microsecondsOf(*family, *parsed.region, match, choice);
+        ASSERT_TRUE(static_cast<bool>(predicted)) << llvm::toString(predicted.takeError());
+        EXPECT_NEAR(time.microseconds(), *predicted, 1e-6 * *predicted) << choice.text();
+        for (const dispatch::TimePart &part : time.parts) {
+          EXPECT_GT(part.microseconds, 0) << choice.text() << " " << part.name;
+        }
+        if (family->parts && family->seconds && choice == *match.choice) {
+          EXPECT_NEAR(family->parts(*parsed.region, match.problem, choice).microseconds(),
+                      family->seconds(*parsed.region, match.problem, choice) * 1e6,
+                      1e-6 * *predicted)
+              << choice.text() << ": unweighed";
+        }
+      }
+    }
+  }
+  for (const char *family :
+       {"gemv", "gemm_skinny", "cublaslt", "gemm_persistent", "gemm_tensorcore", "gemm_simt",
+        "conv_tensorcore", "attention_flash", "attention_simt", "pointwise"}) {
+    EXPECT_TRUE(said.contains(family)) << family;
+  }
+}
+
+/// 96 tiles of 128 x 64 leave 36 of 132 multiprocessors without one; 192 leave 72 in a second wave.
+TEST(KernelFamilies, BlocksThatDoNotFillAWaveAreIdleTime) {
+  auto idleOf = [](int64_t rows) {
+    Parsed parsed(simtGemm(rows, 1024, 1024));
+    KernelChoice wanted{
+        "gemm_tensorcore",
+        {{"tile", {128, 64, 64}}, {"warp", {32, 32}}, {"stages", {3}}, {"split_k", {1}}}};
+    FamilyMatch match = kernelFamilies().match(kGemmTensorCore, *parsed.region);
+    dispatch::TimeParts time =
+        kernelFamilies().timeOf(kGemmTensorCore, *parsed.region, match, wanted);
+    EXPECT_EQ(time.blocks, rows / 128 * 16);
+    EXPECT_EQ(time.atOnce, 132);
+    EXPECT_EQ(time.steps, 16);
+    double idle = 0, start = 0;
+    for (const dispatch::TimePart &part : time.parts) {
+      idle = part.name == "idle" ? part.microseconds : idle;
+      start = part.name == "start" ? part.microseconds : start;
+    }
+    return idle / (time.microseconds() - start);
+  };
+  EXPECT_NEAR(idleOf(768), 36.0 / 132, 1e-6);
+  EXPECT_NEAR(idleOf(1536), 72.0 / 264, 1e-6);
+}
+
 TEST(KernelFamilies, TheUserChoosesAmongThem) {
   std::string text = geluGemm("f16", 128, 64, 256, RightStored::ColumnsFirst);
   KernelSelection own = selected(text);

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""On a GPU: do the classes of `tenon profile` agree with Nsight Compute's, and does a profile by counters agree with itself?
+
+    scripts/measure_profile_gpu.py --tenon build/dev/bin/tenon -o profile-gpu.json
+
+Compiles BERT-large, ResNet-50, ViT-B/16 and a step of a decoder in fp16, profiles each without and with --counters, runs each once under
+ncu, and adds up the time of regions whose classes agree. Nsight Compute's class is its own rule: the larger of the throughputs of
+multiprocessors and of memory where it is at least 60 %, else latency. Kernels are matched by their order: those of Tenon by their names,
+and what stands between two of them is the library's call there. Relies on ncu being allowed to read counters.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import tempfile
+
+GRAPHS = pathlib.Path(__file__).resolve().parent.parent / "models"
+ENGINES = {
+    "bert_large": ("large/bert_large.dynamo.onnx", ["input_ids:8x384", "attention_mask:8x384", "token_type_ids:8x384"]),
+    "resnet50": ("graphs/resnet50.dynamo.onnx", ["image:32x3x224x224"]),
+    "vit_b16": ("graphs/vit_b16.dynamo.onnx", ["image:32x3x224x224"]),
+    "llama_decode": ("large/llama_1b_decode.onnx", ["input_ids:1x1"]),
+}
+NEAR = 60
+METRICS = {"sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed", "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+           "us": "gpu__time_duration.sum"}
+# What a profile says beyond Nsight Compute's three classes is latency there.
+OURS = {"launch": "latency", "too short": "latency", "unknown": "unknown"}
+
+
+def ncu_class(sm, memory):
+    return "latency" if max(sm, memory) < NEAR else "memory" if memory > sm else "compute"
+
+
+class Bench:
+    def __init__(self, tenon, ncu, folder):
+        self.tenon, self.ncu, self.folder = pathlib.Path(tenon).resolve(), ncu, folder
+
+    def run(self, *arguments):
+        done = subprocess.run([self.tenon, *arguments], capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            raise RuntimeError(f"tenon {' '.join(map(str, arguments))}: {done.stderr}")
+        return done.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.run(*arguments, "--json"))
+
+    def kernels(self, engine):
+        """Of each kernel of one run in its order: its name and the two throughputs and microseconds that ncu counts."""
+        done = subprocess.run([self.ncu, "--csv", "--page", "raw", "--metrics", ",".join(METRICS.values()), self.tenon, "run", engine],
+                              capture_output=True, text=True, cwd=self.folder)
+        lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+        if done.returncode or not lines:
+            raise RuntimeError(f"ncu: {done.stdout[-800:]}{done.stderr[-800:]}")
+        rows = list(csv.DictReader(lines))
+        scale = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3}[rows[0][METRICS["us"]]]  # the row of units
+        return [(row["Kernel Name"].split("(")[0], *(float(row[METRICS[key]].replace(",", "")) for key in ("sm", "memory")),
+                 float(row[METRICS["us"]].replace(",", "")) * scale) for row in rows[1:]]
+
+    def joined(self, engine):
+        """Of each region, the class of its longest kernel by ncu."""
+        rows = self.json("explain", "placement", engine)["instructions"]
+        steps = [row for row in rows if "region" in row]
+        kernels, found, at = self.kernels(engine), {}, 0
+        names = [row.get("kernel") for row in steps]
+        own = set(filter(None, names))
+        for row, name in zip(steps, names):
+            taken = []
+            if name:
+                while at < len(kernels) and kernels[at][0] != name:
+                    at += 1
+                taken = kernels[at:at + 1]
+                at += 1
+            else:
+                while at < len(kernels) and kernels[at][0] not in own:
+                    taken.append(kernels[at])
+                    at += 1
+            for _, sm, memory, us in taken:
+                if us > found.get(row["region"], ("", 0))[1]:
+                    found[row["region"]] = (ncu_class(sm, memory), us)
+        return {region: kind for region, (kind, _) in found.items()}
+
+    def compare(self, name, graph, shapes):
+        engine = f"{name}.tenon"
+        self.run("compile", GRAPHS / graph, "-o", engine, "--target", "cuda", "--precision", "fp16", *(flag for shape in shapes for flag in ("--shape", shape)))
+        theirs, row = self.joined(engine), {"model": name}
+        for kind, flags in (("floors", []), ("counters", ["--counters"])):
+            report = self.json("profile", engine, *flags)
+            row[f"notes_{kind}"] = report["measured"]["notes"]
+            both = [(index, region) for index, region in enumerate(report["regions"]) if index in theirs]
+            total = sum(region["time_us"] for _, region in both)
+            agreeing = sum(region["time_us"] for index, region in both if OURS.get(region["class"], region["class"]) == theirs[index])
+            row[kind] = agreeing / total if total else 0
+            row[f"rows_{kind}"] = [[region["label"], region["time_us"], region["class"], theirs[index], region["cause"]] for index, region in both]
+        return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tenon", default="tenon", help="the program")
+    parser.add_argument("--ncu", default="ncu", help="Nsight Compute")
+    parser.add_argument("-o", "--output", required=True, help="JSON of the rows")
+    parser.add_argument("--only", help="models whose names contain this")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options.tenon, options.ncu, pathlib.Path(folder))
+        for name, (graph, shapes) in ENGINES.items():
+            if options.only and options.only not in name:
+                continue
+            rows.append(bench.compare(name, graph, shapes))
+            print(f"{name:<14} {rows[-1]['floors']:6.1%} of the time by floors, {rows[-1]['counters']:6.1%} by counters", flush=True)
+            pathlib.Path(options.output).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
