@@ -283,7 +283,8 @@ LogicalResult emitCall(RegionBuilder &region, const LibraryCall &call,
 LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &call,
                                    const dispatch::KernelChoice &choice) {
   region.code.steps.push_back(call.step);
-  const std::string calls[] = {choice.family};
+  // One kernel stands in for a call, whatever sizes it has.
+  const std::string calls[] = {choice.family, kSizeBucketsGenerated.name.str()};
   llvm::Expected<dispatch::KernelSelection> fallback =
       kernelFamilies().select(region, {nullptr, calls});
   if (!fallback) {

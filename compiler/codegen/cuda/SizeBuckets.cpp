@@ -1,0 +1,260 @@
+// Which kernel is the fastest in each range of a size, what of that is worth code of its own, and
+// the launches. Relies on gemm/SubRegion.h for regions with narrower symbols, and on predictions,
+// which are comparable within one range.
+#include "compiler/codegen/cuda/SizeBuckets.h"
+
+#include "compiler/codegen/cuda/gemm/RowBuckets.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Invariance.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// The last sizes of ranges: kernels are chosen for these, and a size is at most doubled by them.
+constexpr int64_t kLastSizes[] = {1, 2, 4, 8, 16, 32, 64, 128, std::numeric_limits<int64_t>::max()};
+/// Of the fastest kernel's time, what one of the same family in the range before may take in its
+/// place: less code to load for less than predictions are off.
+constexpr double kAsFast = 1.02;
+
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
+
+struct RangeKernel {
+  dispatch::KernelChoice kernel;
+  double microseconds = kNoTime;
+  std::optional<dispatch::WeightLayout> weight;
+};
+
+/// All but the families that this one is made of or stands beside.
+std::vector<std::string> disabledFor(bool calls) {
+  std::vector<std::string> disabled;
+  for (const KernelFamily *family : kernelFamilies().families()) {
+    if ((family->isCall && !calls) || family->isSplitBySizes) {
+      disabled.push_back(family->name.str());
+    }
+  }
+  return disabled;
+}
+
+/// The fastest kernel that reads the weight as `layout`, if one is given.
+RangeKernel fastestIn(func::FuncOp function, const target::Target &gpu, bool calls,
+                      const std::optional<dispatch::WeightLayout> *layout = nullptr) {
+  std::vector<std::string> disabled = disabledFor(calls);
+  while (true) {
+    RegionBuilder region(function, "", gpu);
+    llvm::Expected<dispatch::KernelSelection> selection =
+        kernelFamilies().select(region, {nullptr, disabled});
+    if (!selection) {
+      llvm::consumeError(selection.takeError());
+      return RangeKernel();
+    }
+    if (!layout || selection->weight == *layout) {
+      return {selection->chosen, selection->microseconds, selection->weight};
+    }
+    disabled.push_back(selection->chosen.family);
+  }
+}
+
+/// The symbols of a tensor's dims; none if a dim behind the first has one or is unknown.
+bool collectSymbols(Type type, llvm::SmallBitVector &symbols) {
+  tn::Dims dims = tn::getDims(type);
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (!dim || (i > 0 && !tn::constantDim(dim))) {
+      return false;
+    }
+    dim.walk([&](AffineExpr expression) {
+      if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+        symbols.set(symbol.getPosition());
+      }
+    });
+  }
+  return true;
+}
+
+/// The only symbol of what a region reads and writes, in first dims alone; none for other regions.
+std::optional<unsigned> varyingSymbol(func::FuncOp source, size_t symbolCount) {
+  llvm::SmallBitVector symbols(symbolCount);
+  for (TypeRange types :
+       {TypeRange(source.getArgumentTypes()), TypeRange(source.getResultTypes())}) {
+    for (Type type : types) {
+      if (!collectSymbols(type, symbols)) {
+        return std::nullopt;
+      }
+    }
+  }
+  return symbols.count() == 1 ? std::optional<unsigned>(symbols.find_first()) : std::nullopt;
+}
+
+bool hasKernelsBySize(StringRef strategy) {
+  return strategy == dispatch::kContraction || strategy == dispatch::kDepthwise ||
+         strategy == dispatch::kAttention || strategy == dispatch::kRows;
+}
+
+MatchResult<SizeBuckets> emptySizeBuckets(RegionBuilder &region) {
+  tn::SymbolList symbols(region.source->getParentOfType<ModuleOp>());
+  std::optional<unsigned> symbol = varyingSymbol(region.source, symbols.symbols().size());
+  if (!symbol || !hasKernelsBySize(region.strategy()) || tn::isInvariant(region.source)) {
+    return MatchFailure{"it is not a region of which one size varies, as the first dim"};
+  }
+  const tn::Symbol &varying = symbols.symbols()[*symbol];
+  if (region.source->hasAttr(kIsOfRange) || region.source->hasAttr(kRowRange) || varying.min < 1 ||
+      varying.min == varying.max) {
+    return MatchFailure{"it is compiled for a range of its size"};
+  }
+  return SizeBuckets{*symbol, {varying.min, varying.max}, std::nullopt, {}};
+}
+
+SubRegion inRange(RegionBuilder &region, const SizeBuckets &all, const SizeRange &sizes) {
+  return narrowed(region.source, all.symbol, sizes);
+}
+
+/// Ranges whose fastest kernel is the one of the range before, or one that takes as long, are one
+/// bucket.
+void addRange(RegionBuilder &region, SizeBuckets &all, const SizeRange &sizes,
+              const RangeKernel &fastest) {
+  SizeBucket *before = all.buckets.empty() ? nullptr : &all.buckets.back();
+  auto isAsFast = [&] {
+    SubRegion narrow = inRange(region, all, sizes);
+    return predictedMicroseconds(narrow.function(), before->kernel, region.gpu) <=
+           kAsFast * fastest.microseconds;
+  };
+  if (before && before->kernel.family == fastest.kernel.family &&
+      (before->kernel == fastest.kernel || isAsFast())) {
+    before->sizes.most = sizes.most;
+  } else {
+    all.buckets.push_back({sizes, fastest.kernel});
+  }
+}
+
+} // namespace
+
+MatchResult<SizeBuckets> sizeBucketsOf(RegionBuilder &region, bool calls) {
+  MatchResult<SizeBuckets> found = emptySizeBuckets(region);
+  if (!found) {
+    return found;
+  }
+  SizeBuckets &all = *found;
+  SmallVector<std::pair<SizeRange, RangeKernel>> ranges;
+  int64_t least = all.all.least;
+  for (int64_t last : kLastSizes) {
+    SizeRange sizes{least, std::min(last, all.all.most)};
+    if (sizes.least <= sizes.most) {
+      ranges.push_back({sizes, RangeKernel()});
+      least = sizes.most + 1;
+    }
+  }
+  for (auto &[sizes, kernel] : llvm::reverse(ranges)) {
+    bool isLast = sizes.most == all.all.most;
+    kernel = fastestIn(inRange(region, all, sizes).function(), region.gpu, calls,
+                       isLast ? nullptr : &all.layout);
+    if (!std::isfinite(kernel.microseconds)) {
+      return MatchFailure{"no kernel takes it in all ranges of its size"};
+    }
+    all.layout = kernel.weight;
+  }
+  for (auto &[sizes, kernel] : ranges) {
+    addRange(region, all, sizes, kernel);
+  }
+  if (all.buckets.size() == 1) {
+    return MatchFailure{"one kernel is the fastest for all of its sizes"};
+  }
+  // A configuration was chosen within the bucket, and may be another one for all of it.
+  for (SizeBucket &bucket : all.buckets) {
+    SubRegion narrow = inRange(region, all, bucket.sizes);
+    if (!std::isfinite(predictedMicroseconds(narrow.function(), bucket.kernel, region.gpu))) {
+      bucket.kernel = fastestIn(narrow.function(), region.gpu, calls, &all.layout).kernel;
+    }
+  }
+  return found;
+}
+
+namespace {
+
+struct BucketedRegion {
+  SizeBuckets buckets;
+  double microseconds; ///< of the kernel that it has otherwise
+};
+
+template <bool kCalls> FamilyMatch matchSizeBuckets(RegionBuilder &region) {
+  if (!region.source->hasAttr(kIsOfRange) && rowBucketsOf(region, kCalls)) {
+    return FamilyMatch::refuse("it is a product with kernels for ranges of its rows");
+  }
+  MatchResult<SizeBuckets> all = sizeBucketsOf(region, kCalls);
+  if (!all) {
+    return FamilyMatch::refuse(all.why());
+  }
+  std::string why;
+  for (const SizeBucket &bucket : all->buckets) {
+    why += (llvm::Twine(why.empty() ? "" : "; ") + "from " + llvm::Twine(bucket.sizes.least) +
+            " on " + bucket.kernel.text())
+               .str();
+  }
+  double otherwise =
+      fastestIn(inRange(region, *all, all->all).function(), region.gpu, kCalls).microseconds;
+  return FamilyMatch::take(BucketedRegion{*all, otherwise},
+                           {(kCalls ? kSizeBuckets : kSizeBucketsGenerated).name.str(), {}}, why);
+}
+
+/// As one kernel for all sizes would take at the size that is guessed, so that what runs together
+/// is decided by the same numbers: buckets make other sizes faster.
+double sizeBucketsSeconds(RegionBuilder &, const BucketedRegion &all,
+                          const dispatch::KernelChoice &) {
+  return all.microseconds * 1e-6;
+}
+
+std::optional<dispatch::WeightLayout> sizeBucketsWeights(RegionBuilder &,
+                                                         const BucketedRegion &all) {
+  return all.buckets.layout;
+}
+
+LogicalResult emitSizeBuckets(RegionBuilder &region, const BucketedRegion &all,
+                              const dispatch::KernelChoice &) {
+  AffineExpr size = getAffineSymbolExpr(all.buckets.symbol, region.source.getContext());
+  SmallVector<unsigned> buffers;
+  for (unsigned i = 0; i < region.source.getNumArguments() + region.source.getNumResults(); ++i) {
+    buffers.push_back(i);
+  }
+  for (const SizeBucket &bucket : all.buckets.buckets) {
+    SubRegion narrow = inRange(region, all.buckets, bucket.sizes);
+    size_t first = region.code.steps.size();
+    if (failed(emitPart(region, narrow.function(), bucket.kernel, buffers))) {
+      return failure();
+    }
+    limitSteps(MutableArrayRef(region.code.steps).drop_front(first), size, all.buckets.all,
+               bucket.sizes);
+  }
+  return success();
+}
+
+} // namespace
+
+constexpr KernelFamily kSizeBuckets = {
+    .name = "size_buckets",
+    .what = "the fastest kernel, or library's call, for each range of a size that varies",
+    .strategies = {dispatch::kContraction, dispatch::kDepthwise, dispatch::kAttention,
+                   dispatch::kRows},
+    .match = matchSizeBuckets<true>,
+    .configs = nullptr,
+    .seconds = on<sizeBucketsSeconds>,
+    .weights = on<sizeBucketsWeights>,
+    .emit = on<emitSizeBuckets>,
+    .isSplitBySizes = true,
+    .mayCall = true};
+
+constexpr KernelFamily kSizeBucketsGenerated = {
+    .name = "size_buckets_generated",
+    .what = "size_buckets without a library",
+    .strategies = {dispatch::kContraction, dispatch::kDepthwise, dispatch::kAttention,
+                   dispatch::kRows},
+    .match = matchSizeBuckets<false>,
+    .configs = nullptr,
+    .seconds = on<sizeBucketsSeconds>,
+    .weights = on<sizeBucketsWeights>,
+    .emit = on<emitSizeBuckets>,
+    .isSplitBySizes = true};
+
+} // namespace tenon::codegen::cuda
