@@ -15,11 +15,9 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// The last sizes of ranges: kernels are chosen for these, and a size is at most doubled by them.
-constexpr int64_t kLastSizes[] = {1, 2, 4, 8, 16, 32, 64, 128, std::numeric_limits<int64_t>::max()};
-/// Of the fastest kernel's time, what one of the same family in the range before may take in its
-/// place: less code to load for less than predictions are off.
-constexpr double kAsFast = 1.02;
+/// Of a kernel's time, what another one of its family may take in its place: less code to load for
+/// less than predictions are off.
+constexpr double kAsFast = 1.03;
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
@@ -112,21 +110,75 @@ SubRegion inRange(RegionBuilder &region, const SizeBuckets &all, const SizeRange
   return narrowed(region.source, all.symbol, sizes);
 }
 
-/// Ranges whose fastest kernel is the one of the range before, or one that takes as long, are one
-/// bucket.
-void addRange(RegionBuilder &region, SizeBuckets &all, const SizeRange &sizes,
-              const RangeKernel &fastest) {
-  SizeBucket *before = all.buckets.empty() ? nullptr : &all.buckets.back();
-  auto isAsFast = [&] {
+/// A range with the kernel that was chosen for it.
+struct ChosenRange {
+  SizeRange sizes;
+  RangeKernel fastest;
+  SubRegion narrow;
+  bool isTaken = false;
+};
+
+/// Whether a kernel may stand for the one that was chosen. One that is predicted to be faster was
+/// not chosen by predictions, which then say nothing of how close the two are.
+bool standsFor(const dispatch::KernelChoice &kernel, const ChosenRange &range,
+               const target::Target &gpu) {
+  const RangeKernel &own = range.fastest;
+  if (kernel == own.kernel || kernel.family != own.kernel.family) {
+    return kernel == own.kernel;
+  }
+  double microseconds = predictedMicroseconds(range.narrow.function(), kernel, gpu);
+  return microseconds >= own.microseconds && microseconds <= kAsFast * own.microseconds;
+}
+
+/// Which of the ranges that have no kernel yet each kernel may stand for; the one of the most.
+std::pair<dispatch::KernelChoice, SmallVector<size_t>> widest(ArrayRef<ChosenRange> ranges,
+                                                              const target::Target &gpu) {
+  std::pair<dispatch::KernelChoice, SmallVector<size_t>> best;
+  SmallVector<dispatch::KernelChoice> asked;
+  for (const ChosenRange &range : ranges) {
+    if (range.isTaken || llvm::is_contained(asked, range.fastest.kernel)) {
+      continue;
+    }
+    asked.push_back(range.fastest.kernel);
+    SmallVector<size_t> own;
+    for (auto [i, other] : llvm::enumerate(ranges)) {
+      if (!other.isTaken && standsFor(range.fastest.kernel, other, gpu)) {
+        own.push_back(i);
+      }
+    }
+    if (own.size() > best.second.size()) {
+      best = {range.fastest.kernel, own};
+    }
+  }
+  return best;
+}
+
+/// The ranges of a kernel as one bucket, if its code can be that of all sizes between, else one for
+/// each.
+void addBucket(RegionBuilder &region, SizeBuckets &all, const dispatch::KernelChoice &kernel,
+               ArrayRef<SizeRange> ranges, bool calls) {
+  SizeBucket bucket{{}, kernel};
+  for (const SizeRange &sizes : ranges) {
+    if (!bucket.ranges.empty() && bucket.ranges.back().most + 1 == sizes.least) {
+      bucket.ranges.back().most = sizes.most;
+    } else {
+      bucket.ranges.push_back(sizes);
+    }
+  }
+  auto isRight = [&](const SizeRange &sizes) {
     SubRegion narrow = inRange(region, all, sizes);
-    return predictedMicroseconds(narrow.function(), before->kernel, region.gpu) <=
-           kAsFast * fastest.microseconds;
+    return std::isfinite(predictedMicroseconds(narrow.function(), kernel, region.gpu));
   };
-  if (before && before->kernel.family == fastest.kernel.family &&
-      (before->kernel == fastest.kernel || isAsFast())) {
-    before->sizes.most = sizes.most;
-  } else {
-    all.buckets.push_back({sizes, fastest.kernel});
+  if (isRight(bucket.whole())) {
+    all.buckets.push_back(std::move(bucket));
+    return;
+  }
+  for (const SizeRange &sizes : ranges) {
+    SubRegion narrow = inRange(region, all, sizes);
+    all.buckets.push_back(
+        {{sizes},
+         isRight(sizes) ? kernel
+                        : fastestIn(narrow.function(), region.gpu, calls, &all.layout).kernel});
   }
 }
 
@@ -138,38 +190,40 @@ MatchResult<SizeBuckets> sizeBucketsOf(RegionBuilder &region, bool calls) {
     return found;
   }
   SizeBuckets &all = *found;
-  SmallVector<std::pair<SizeRange, RangeKernel>> ranges;
+  std::vector<ChosenRange> ranges;
   int64_t least = all.all.least;
-  for (int64_t last : kLastSizes) {
+  auto add = [&](int64_t last) {
     SizeRange sizes{least, std::min(last, all.all.most)};
     if (sizes.least <= sizes.most) {
-      ranges.push_back({sizes, RangeKernel()});
+      // Chosen as for an engine of the last size alone; of the last range for what is guessed.
+      SizeRange typical{sizes.most == all.all.most ? sizes.least : sizes.most, sizes.most};
+      ranges.push_back({sizes, RangeKernel(), inRange(region, all, typical)});
       least = sizes.most + 1;
     }
-  }
-  for (auto &[sizes, kernel] : llvm::reverse(ranges)) {
-    bool isLast = sizes.most == all.all.most;
-    kernel = fastestIn(inRange(region, all, sizes).function(), region.gpu, calls,
-                       isLast ? nullptr : &all.layout);
-    if (!std::isfinite(kernel.microseconds)) {
+  };
+  llvm::for_each(kLastSizes, add);
+  add(all.all.most);
+  for (ChosenRange &range : llvm::reverse(ranges)) {
+    bool isLast = range.sizes.most == all.all.most;
+    range.fastest =
+        fastestIn(range.narrow.function(), region.gpu, calls, isLast ? nullptr : &all.layout);
+    if (!std::isfinite(range.fastest.microseconds)) {
       return MatchFailure{"no kernel takes it in all ranges of its size"};
     }
-    all.layout = kernel.weight;
+    all.layout = range.fastest.weight;
   }
-  for (auto &[sizes, kernel] : ranges) {
-    addRange(region, all, sizes, kernel);
-  }
-  if (all.buckets.size() == 1) {
-    return MatchFailure{"one kernel is the fastest for all of its sizes"};
-  }
-  // A configuration was chosen within the bucket, and may be another one for all of it.
-  for (SizeBucket &bucket : all.buckets) {
-    SubRegion narrow = inRange(region, all, bucket.sizes);
-    if (!std::isfinite(predictedMicroseconds(narrow.function(), bucket.kernel, region.gpu))) {
-      bucket.kernel = fastestIn(narrow.function(), region.gpu, calls, &all.layout).kernel;
+  for (auto [kernel, taken] = widest(ranges, region.gpu); !taken.empty();
+       std::tie(kernel, taken) = widest(ranges, region.gpu)) {
+    SmallVector<SizeRange> own;
+    for (size_t i : taken) {
+      ranges[i].isTaken = true;
+      own.push_back(ranges[i].sizes);
     }
+    addBucket(region, all, kernel, own, calls);
   }
-  return found;
+  return all.buckets.size() > 1 ? std::move(found)
+                                : MatchResult<SizeBuckets>(MatchFailure{
+                                      "one kernel is the fastest for all of its sizes"});
 }
 
 namespace {
@@ -189,9 +243,13 @@ template <bool kCalls> FamilyMatch matchSizeBuckets(RegionBuilder &region) {
   }
   std::string why;
   for (const SizeBucket &bucket : all->buckets) {
-    why += (llvm::Twine(why.empty() ? "" : "; ") + "from " + llvm::Twine(bucket.sizes.least) +
-            " on " + bucket.kernel.text())
-               .str();
+    why += (why.empty() ? "" : "; ");
+    for (auto [i, sizes] : llvm::enumerate(bucket.ranges)) {
+      why += (llvm::Twine(i == 0 ? "" : ", ") + llvm::Twine(sizes.least) + " to " +
+              llvm::Twine(sizes.most))
+                 .str();
+    }
+    why += " " + bucket.kernel.text();
   }
   double otherwise =
       fastestIn(inRange(region, *all, all->all).function(), region.gpu, kCalls).microseconds;
@@ -219,13 +277,13 @@ LogicalResult emitSizeBuckets(RegionBuilder &region, const BucketedRegion &all,
     buffers.push_back(i);
   }
   for (const SizeBucket &bucket : all.buckets.buckets) {
-    SubRegion narrow = inRange(region, all.buckets, bucket.sizes);
+    SubRegion narrow = inRange(region, all.buckets, bucket.whole());
     size_t first = region.code.steps.size();
     if (failed(emitPart(region, narrow.function(), bucket.kernel, buffers))) {
       return failure();
     }
     limitSteps(MutableArrayRef(region.code.steps).drop_front(first), size, all.buckets.all,
-               bucket.sizes);
+               bucket.ranges);
   }
   return success();
 }

@@ -11,16 +11,24 @@
 
 namespace tenon::codegen::cuda {
 
+/// The last sizes of ranges, up to which a kernel is chosen for all of a range: an engine of one of
+/// these sizes alone has the same. The last range has no end.
+inline constexpr int64_t kLastSizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 14,  16,
+                                         20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128};
+
 struct SizeBucket {
-  SizeRange sizes;
+  llvm::SmallVector<SizeRange, 2> ranges; ///< in order, not beside each other
   dispatch::KernelChoice kernel;
+
+  /// From the first size to the last one, for which its code is right.
+  SizeRange whole() const { return {ranges.front().least, ranges.back().most}; }
 };
 
 struct SizeBuckets {
   unsigned symbol = 0; ///< the size that varies
   SizeRange all;       ///< that it may be
   std::optional<dispatch::WeightLayout> layout;
-  llvm::SmallVector<SizeBucket> buckets; ///< by sizes
+  llvm::SmallVector<SizeBucket> buckets;
 };
 
 /// The kernels for a region, of libraries' calls only those that `calls` allows.

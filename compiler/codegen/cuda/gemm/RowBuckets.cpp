@@ -3,6 +3,7 @@
 // One file: buckets by time and those of one order of sums are told and emitted alike.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
+#include "compiler/codegen/cuda/SizeBuckets.h"
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
@@ -20,6 +21,10 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
+
+/// Rows of the largest tile of kernels for few rows, of which some may be empty: more than two
+/// tiles are also counted by halves of doublings.
+constexpr int64_t kMostRowsOfTile = 128;
 
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
@@ -130,10 +135,6 @@ void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit
   all.buckets.push_back(std::move(bucket));
 }
 
-/// Sizes up to which kernels for many rows are chosen apart from each other; rows are these times
-/// those of one.
-constexpr int64_t kManySizes[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
-
 /// The rows, beyond `next`, from which on a family may have a kernel for many; none if there is no
 /// such family.
 std::optional<int64_t> manyRowsOf(RegionBuilder &region, int64_t next) {
@@ -152,7 +153,7 @@ SmallVector<int64_t> manyRowsLimits(RegionBuilder &region, const RowBuckets &all
   std::optional<tn::LinearDim> linear = tn::linearDim(tn::simplify(all.rowCount));
   int64_t ofOne = linear && linear->offset == 0 ? linear->factor : 1;
   SmallVector<int64_t> limits = {all.all.most};
-  for (int64_t sizes : kManySizes) {
+  for (int64_t sizes : kLastSizes) {
     limits.push_back(sizes * ofOne);
   }
   if (std::optional<int64_t> large = manyRowsOf(region, next)) {
@@ -167,7 +168,7 @@ SmallVector<int64_t> manyRowsLimits(RegionBuilder &region, const RowBuckets &all
 /// load for less than predictions are off.
 bool isAsFast(const SubRegion &typical, const RowBucket &before, const RowBucket &own,
               const target::Target &gpu) {
-  constexpr double asFast = 1.02;
+  constexpr double asFast = 1.03;
   if (before.kernels == own.kernels) {
     return true;
   }
@@ -429,6 +430,9 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   int64_t next = std::max<int64_t>(all.all.least, 1);
   for (const KernelFamily *family : kernelFamilies().families()) {
     for (int64_t limit : family->fewRows) {
+      if (limit > 2 * kMostRowsOfTile) {
+        addFewRows(region, *family, limit / 4 * 3, all, next, calls);
+      }
       if (limit > 0) {
         addFewRows(region, *family, limit, all, next, calls);
       }
