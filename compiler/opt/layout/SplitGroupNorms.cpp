@@ -1,0 +1,119 @@
+// Group norms of 16-bit floats behind convolutions, as sums over positions, which kernels of
+// columns take, and a scale and an offset for each channel, which fuse with what follows: a norm as
+// such is stated with channels first, and has transposes on both sides. Relies on sums of squares
+// in FP32 being as exact as 16-bit numbers are.
+#include "compiler/opt/GpuProducts.h"
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Patterns.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// The value with its channels last, of which `x` is the transpose; null if it is not that.
+Value channelsLastOf(Value x) {
+  tn::TransposeOp transposed = x.getDefiningOp<tn::TransposeOp>();
+  int64_t rank = tensorType(x).getRank();
+  if (rank < 3) {
+    return Value();
+  }
+  Permutation toFirst{0, rank - 1};
+  llvm::append_range(toFirst, llvm::seq<int64_t>(1, rank - 1));
+  return transposed && transposed.getPermutation() == ArrayRef<int64_t>(toFirst) ? transposed.getX()
+                                                                                 : Value();
+}
+
+/// The operations that a norm becomes, in f32.
+class Steps {
+public:
+  Steps(PatternRewriter &rewriter, Location location) : rewriter(rewriter), location(location) {}
+
+  template <typename Op> Value make(Value a, Value b, Value like) const {
+    return Op::create(rewriter, location, like.getType(), a, b);
+  }
+  Value number(double value) const {
+    RankedTensorType type = RankedTensorType::get({}, rewriter.getF32Type());
+    return tn::ConstantOp::create(
+        rewriter, location, type,
+        DenseElementsAttr::get(type, rewriter.getF32FloatAttr(static_cast<float>(value))));
+  }
+  Value wide(Value x) const { return castTo(rewriter, location, x, rewriter.getF32Type()); }
+  Value shaped(Value x, ArrayRef<AffineExpr> dims) const {
+    return reshape(rewriter, location, x, dims);
+  }
+  Value mean(Value x, ArrayRef<int64_t> axes) const {
+    tn::Dims dims = tn::getDims(x.getType());
+    for (int64_t axis : axes) {
+      dims[axis] = rewriter.getAffineConstantExpr(1);
+    }
+    return tn::ReduceOp::create(rewriter, location, tn::makeTensor(dims, getElementTypeOrSelf(x)),
+                                x, tn::ReduceKind::mean, axes, /*keepdims=*/true);
+  }
+
+private:
+  PatternRewriter &rewriter;
+  Location location;
+};
+
+/// group_norm(transpose(x)) -> transpose(x * factor + offset), by images and channels
+struct SplitGroupNorm : OpRewritePattern<tn::GroupNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::GroupNormOp op, PatternRewriter &rewriter) const override {
+    Value x = channelsLastOf(op.getX());
+    Type element = getElementTypeOrSelf(op.getX());
+    if (!x || !(element.isF16() || element.isBF16())) {
+      return failure();
+    }
+    tn::Dims dims = tn::getDims(x.getType());
+    std::optional<int64_t> channels = tn::constantDim(dims.back());
+    int64_t groups = op.getGroups();
+    AffineExpr positions =
+        tn::elementCount(op.getContext(), ArrayRef(dims).drop_front().drop_back());
+    if (!channels || *channels == 0 || !positions) {
+      return failure();
+    }
+    Steps steps(rewriter, op.getLoc());
+    AffineExpr ofGroup = rewriter.getAffineConstantExpr(*channels / groups),
+               groupCount = rewriter.getAffineConstantExpr(groups);
+    tn::Dims grouped = {dims[0], groupCount, ofGroup};
+    // Moments of each channel, then of the channels of a group, which have as many positions each.
+    Value lines = steps.wide(steps.shaped(x, {dims[0], positions, dims.back()}));
+    auto momentOf = [&](Value value) {
+      return steps.mean(steps.shaped(steps.mean(value, {1}), grouped), {2});
+    };
+    Value mean = momentOf(lines), squares = momentOf(steps.make<tn::MulOp>(lines, lines, lines));
+    Value variance = steps.make<tn::SubOp>(squares, steps.make<tn::MulOp>(mean, mean, mean), mean);
+    variance = steps.make<tn::MaxOp>(variance, steps.number(0), mean);
+    variance =
+        steps.make<tn::AddOp>(variance, steps.number(op.getEpsilon().convertToDouble()), mean);
+    Value inverse = tn::RsqrtOp::create(rewriter, op.getLoc(), mean.getType(), variance);
+    Value scale = steps.shaped(steps.wide(op.getScale()), {groupCount, ofGroup}),
+          bias = steps.shaped(steps.wide(op.getBias()), {groupCount, ofGroup});
+    RankedTensorType ofChannels = tn::makeTensor(grouped, rewriter.getF32Type());
+    Value factor = tn::MulOp::create(rewriter, op.getLoc(), ofChannels, inverse, scale);
+    Value moved = tn::MulOp::create(rewriter, op.getLoc(), ofChannels, mean, factor);
+    Value offset = tn::SubOp::create(rewriter, op.getLoc(), ofChannels, bias, moved);
+    tn::Dims ofImage(dims.size(), rewriter.getAffineConstantExpr(1));
+    ofImage.front() = dims.front();
+    ofImage.back() = dims.back();
+    Value wide = steps.wide(x);
+    Value result = steps.make<tn::MulOp>(wide, steps.shaped(factor, ofImage), wide);
+    result = steps.make<tn::AddOp>(result, steps.shaped(offset, ofImage), wide);
+    result = castTo(rewriter, op.getLoc(), result, element);
+    Permutation toFirst(op.getX().getDefiningOp<tn::TransposeOp>().getPermutation());
+    rewriter.replaceOpWithNewOp<tn::TransposeOp>(op, op.getType(), result, toFirst);
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult splitGroupNorms(ModuleOp module, tn::WeightStore &weights) {
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<SplitGroupNorm>(module.getContext());
+  addSinkTransposePatterns(patterns, weights);
+  return runPatterns(module, std::move(patterns));
+}
+
+} // namespace tenon::opt

@@ -1,0 +1,29 @@
+// RUN: %tenon-opt %s --pass=split-group-norms --check | FileCheck %s
+
+// Channels are last, as the convolution before it has them; the transposes cancel.
+// CHECK-LABEL: @normed
+func.func @normed(%x: tensor<2x5x3x8xf16>, %s: tensor<8xf16>, %b: tensor<8xf16>) -> tensor<2x5x3x8xf16> {
+  // CHECK-NOT: tn.transpose
+  // CHECK: tn.reduce mean %{{.*}} {axes = array<i64: 1>
+  // CHECK: tn.reduce mean %{{.*}} {axes = array<i64: 2>
+  // CHECK-NOT: tn.group_norm
+  // CHECK: %[[Y:.*]] = tn.cast {{.*}} -> tensor<2x5x3x8xf16>
+  // CHECK: tn.silu %[[Y]]
+  // CHECK-NOT: tn.transpose
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
+  %1 = tn.group_norm %0, %s, %b {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5x3xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5x3xf16>
+  %2 = tn.silu %1 : tensor<2x8x5x3xf16>
+  %3 = tn.transpose %2 [0, 2, 3, 1] : (tensor<2x8x5x3xf16>) -> tensor<2x5x3x8xf16>
+  return %3 : tensor<2x5x3x8xf16>
+}
+
+// Squares of 32-bit floats would lose digits, and channels that are first need no other form.
+// CHECK-LABEL: @kept
+func.func @kept(%x: tensor<2x5x8xf32>, %y: tensor<2x8x5xf16>, %s: tensor<8xf32>, %t: tensor<8xf16>) -> (tensor<2x8x5xf32>, tensor<2x8x5xf16>) {
+  // CHECK: tn.group_norm
+  // CHECK: tn.group_norm
+  %0 = tn.transpose %x [0, 2, 1] : (tensor<2x5x8xf32>) -> tensor<2x8x5xf32>
+  %1 = tn.group_norm %0, %s, %s {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<2x8x5xf32>
+  %2 = tn.group_norm %y, %t, %t {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5xf16>
+  return %1, %2 : tensor<2x8x5xf32>, tensor<2x8x5xf16>
+}
