@@ -1,7 +1,7 @@
-// Group norms of 16-bit floats behind convolutions, as sums over positions, which kernels of
-// columns take, and a scale and an offset for each channel, which fuse with what follows: a norm as
-// such is stated with channels first, and has transposes on both sides. Relies on sums of squares
-// in FP32 being as exact as 16-bit numbers are.
+// What stands between convolutions with its channels first, for GPUs, with these last as
+// convolutions have them: resizing, and group norms of 16-bit floats. A norm becomes means over
+// positions, which kernels of columns take, and a factor and an offset for each channel, which fuse
+// with what follows. Relies on sums of squares in FP32 being as exact as 16-bit numbers are.
 #include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
@@ -42,6 +42,13 @@ public:
   Value shaped(Value x, ArrayRef<AffineExpr> dims) const {
     return reshape(rewriter, location, x, dims);
   }
+  /// A vector over channels by groups, as a constant if it is one.
+  Value byGroups(const Constants &constants, Value channels, ArrayRef<AffineExpr> dims) const {
+    std::optional<std::vector<double>> numbers = constants.elements(channels);
+    return numbers ? constants.make(rewriter, location, tn::makeTensor(dims, rewriter.getF32Type()),
+                                    *numbers, "norm", "split-group-norms")
+                   : wide(shaped(channels, dims));
+  }
   Value mean(Value x, ArrayRef<int64_t> axes) const {
     tn::Dims dims = tn::getDims(x.getType());
     for (int64_t axis : axes) {
@@ -57,8 +64,8 @@ private:
 };
 
 /// group_norm(transpose(x)) -> transpose(x * factor + offset), by images and channels
-struct SplitGroupNorm : OpRewritePattern<tn::GroupNormOp> {
-  using OpRewritePattern::OpRewritePattern;
+struct SplitGroupNorm : Pattern<tn::GroupNormOp> {
+  using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::GroupNormOp op, PatternRewriter &rewriter) const override {
     Value x = channelsLastOf(op.getX());
     Type element = getElementTypeOrSelf(op.getX());
@@ -88,8 +95,8 @@ struct SplitGroupNorm : OpRewritePattern<tn::GroupNormOp> {
     variance =
         steps.make<tn::AddOp>(variance, steps.number(op.getEpsilon().convertToDouble()), mean);
     Value inverse = tn::RsqrtOp::create(rewriter, op.getLoc(), mean.getType(), variance);
-    Value scale = steps.shaped(steps.wide(op.getScale()), {groupCount, ofGroup}),
-          bias = steps.shaped(steps.wide(op.getBias()), {groupCount, ofGroup});
+    Value scale = steps.byGroups(constants, op.getScale(), {groupCount, ofGroup}),
+          bias = steps.byGroups(constants, op.getBias(), {groupCount, ofGroup});
     RankedTensorType ofChannels = tn::makeTensor(grouped, rewriter.getF32Type());
     Value factor = tn::MulOp::create(rewriter, op.getLoc(), ofChannels, inverse, scale);
     Value moved = tn::MulOp::create(rewriter, op.getLoc(), ofChannels, mean, factor);
@@ -107,11 +114,69 @@ struct SplitGroupNorm : OpRewritePattern<tn::GroupNormOp> {
   }
 };
 
+/// reshape(group_norm(reshape(x))) -> group_norm(x), where [N, groups, ...] are reshaped: how
+/// exporters spell the norm without an operator for it.
+struct GroupsAsChannels : Pattern<tn::ReshapeOp> {
+  using Pattern::Pattern;
+  LogicalResult matchAndRewrite(tn::ReshapeOp op, PatternRewriter &rewriter) const override {
+    tn::GroupNormOp norm = op.getX().getDefiningOp<tn::GroupNormOp>();
+    tn::ReshapeOp inner = norm ? norm.getX().getDefiningOp<tn::ReshapeOp>() : tn::ReshapeOp();
+    if (!inner || inner.getX().getType() != op.getType() || tn::getDims(op.getType()).size() < 3) {
+      return failure();
+    }
+    tn::Dims dims = tn::getDims(op.getType()), grouped = tn::getDims(norm.getType());
+    std::optional<int64_t> channels = tn::constantDim(dims[1]), few = tn::constantDim(grouped[1]);
+    if (!channels || !few || *few == 0 || *channels % *few != 0 ||
+        !tn::sameDim(dims[0], grouped[0])) {
+      return failure();
+    }
+    Type element = getElementTypeOrSelf(norm.getScale());
+    auto repeated = [&](Value vector) {
+      std::optional<std::vector<double>> numbers = constants.elements(vector);
+      SmallVector<double> all;
+      for (size_t i = 0; numbers && i < numbers->size(); ++i) {
+        all.append(*channels / *few, (*numbers)[i]);
+      }
+      return numbers ? constants.make(rewriter, op.getLoc(),
+                                      RankedTensorType::get({*channels}, element), all, "norm",
+                                      "split-group-norms")
+                     : Value();
+    };
+    Value scale = repeated(norm.getScale()), bias = repeated(norm.getBias());
+    if (!scale || !bias) {
+      return failure();
+    }
+    rewriter.replaceOpWithNewOp<tn::GroupNormOp>(op, op.getType(), inner.getX(), scale, bias,
+                                                 norm.getGroups(), norm.getEpsilon());
+    return success();
+  }
+};
+
+/// resize(transpose(x)) -> transpose(resize(x))
+struct SinkThroughResize : OpRewritePattern<tn::ResizeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::ResizeOp op, PatternRewriter &rewriter) const override {
+    Value x = channelsLastOf(op.getX());
+    if (!x || !op.getRoi().empty() || op.getScales().size() != tn::getDims(x.getType()).size()) {
+      return failure();
+    }
+    Permutation toFirst(op.getX().getDefiningOp<tn::TransposeOp>().getPermutation());
+    Permutation toLast = inverse(toFirst);
+    tn::Dims dims = permuted(ArrayRef<AffineExpr>(tn::getDims(op.getType())), toLast);
+    tn::ResizeOp moved = cast<tn::ResizeOp>(
+        rebuild(rewriter, op, {x}, tn::makeTensor(dims, getElementTypeOrSelf(op.getResult()))));
+    moved.setScales(permuted(op.getScales(), toLast));
+    rewriter.replaceOpWithNewOp<tn::TransposeOp>(op, op.getType(), moved, toFirst);
+    return success();
+  }
+};
+
 } // namespace
 
 LogicalResult splitGroupNorms(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<SplitGroupNorm>(module.getContext());
+  patterns.add<GroupsAsChannels, SplitGroupNorm>(module.getContext(), weights);
+  patterns.add<SinkThroughResize>(module.getContext());
   addSinkTransposePatterns(patterns, weights);
   return runPatterns(module, std::move(patterns));
 }
