@@ -24,6 +24,21 @@ Value channelsLastOf(Value x) {
                                                                                  : Value();
 }
 
+/// Elements from which on few columns leave most of a GPU idle, and how many are enough. Derived: a
+/// cluster of 8 blocks shares at least 16 columns, so that 128 occupy 64 of 132 multiprocessors;
+/// below a quarter no kernel of columns takes them (codegen/cuda/rows/Tuning.h).
+constexpr int64_t kManyElements = int64_t(1) << 20, kEnoughColumns = 128;
+
+/// Into how many equal parts the positions of each image are cut.
+int64_t partsOf(AffineExpr positions, int64_t columns) {
+  int64_t count = tn::constantDim(positions).value_or(0), parts = 1;
+  while (count * columns >= kManyElements && columns * parts < kEnoughColumns &&
+         count / parts % 2 == 0) {
+    parts *= 2;
+  }
+  return parts;
+}
+
 /// The operations that a norm becomes, in f32.
 class Steps {
 public:
@@ -85,9 +100,20 @@ struct SplitGroupNorm : Pattern<tn::GroupNormOp> {
                groupCount = rewriter.getAffineConstantExpr(groups);
     tn::Dims grouped = {dims[0], groupCount, ofGroup};
     // Moments of each channel, then of the channels of a group, which have as many positions each.
-    Value lines = steps.wide(steps.shaped(x, {dims[0], positions, dims.back()}));
+    AffineExpr parts = rewriter.getAffineConstantExpr(
+                   partsOf(positions, *channels * tn::constantDim(dims[0]).value_or(1))),
+               rows = tn::multiplyDims(dims[0], parts);
+    if (!rows) {
+      return failure();
+    }
+    Value lines =
+        steps.wide(steps.shaped(x, {rows, tn::simplify(positions.floorDiv(parts)), dims.back()}));
     auto momentOf = [&](Value value) {
-      return steps.mean(steps.shaped(steps.mean(value, {1}), grouped), {2});
+      Value moment = steps.mean(value, {1});
+      if (!isOne(parts)) {
+        moment = steps.mean(steps.shaped(moment, {dims[0], parts, dims.back()}), {1});
+      }
+      return steps.mean(steps.shaped(moment, grouped), {2});
     };
     Value mean = momentOf(lines), squares = momentOf(steps.make<tn::MulOp>(lines, lines, lines));
     Value variance = steps.make<tn::SubOp>(squares, steps.make<tn::MulOp>(mean, mean, mean), mean);

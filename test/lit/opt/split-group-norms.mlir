@@ -55,3 +55,14 @@ func.func @resized(%x: tensor<1x2x3x8xf16>) -> tensor<1x4x6x8xf16> {
   %2 = tn.transpose %1 [0, 2, 3, 1] : (tensor<1x8x4x6xf16>) -> tensor<1x4x6x8xf16>
   return %2 : tensor<1x4x6x8xf16>
 }
+
+// Few columns of many positions: parts of these first.
+// CHECK-LABEL: @parts
+func.func @parts(%x: tensor<1x128x128x64xf16>, %s: tensor<64xf16>) -> tensor<1x64x128x128xf16> {
+  // CHECK: tn.reduce <mean> {{.*}}tensor<2x8192x64xf32>
+  // CHECK: tn.reduce <mean> {{.*}}tensor<1x2x64xf32>
+  // CHECK: tn.reduce <mean> {{.*}}tensor<1x32x2xf32>
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<1x128x128x64xf16>) -> tensor<1x64x128x128xf16>
+  %1 = tn.group_norm %0, %s, %s {groups = 32 : i64, epsilon = 1.0e-05 : f64} : (tensor<1x64x128x128xf16>, tensor<64xf16>, tensor<64xf16>) -> tensor<1x64x128x128xf16>
+  return %1 : tensor<1x64x128x128xf16>
+}
