@@ -17,10 +17,10 @@ const FamilyTable<RegionBuilder> &kernelFamilies();
 /// elements took 0.24 and 0.87 us on an H200.
 double epilogueSeconds(RegionBuilder &region);
 
-extern const KernelFamily kSizeBuckets, kSizeBucketsGenerated;
 // gemm/
 extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBit, kGemmSkinny,
-    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced;
+    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced, kSizeBuckets,
+    kSizeBucketsGenerated;
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/

@@ -3,10 +3,10 @@
 // One file: buckets by time and those of one order of sums are told and emitted alike.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
-#include "compiler/codegen/cuda/SizeBuckets.h"
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
+#include "compiler/codegen/cuda/gemm/SizeBuckets.h"
 #include "compiler/codegen/cuda/gemm/SlicedGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"

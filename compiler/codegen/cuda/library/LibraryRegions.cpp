@@ -284,9 +284,14 @@ LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &cal
                                    const dispatch::KernelChoice &choice) {
   region.code.steps.push_back(call.step);
   // One kernel stands in for a call, whatever sizes it has.
-  const std::string calls[] = {choice.family, kSizeBucketsGenerated.name.str()};
+  std::vector<std::string> others = {choice.family};
+  for (const KernelFamily *family : kernelFamilies().families()) {
+    if (family->isSplitBySizes) {
+      others.push_back(family->name.str());
+    }
+  }
   llvm::Expected<dispatch::KernelSelection> fallback =
-      kernelFamilies().select(region, {nullptr, calls});
+      kernelFamilies().select(region, {nullptr, others});
   if (!fallback) {
     return region.source.emitError(llvm::toString(fallback.takeError()));
   }

@@ -1,7 +1,7 @@
 // Regions of which one size varies: at each size the kernel that an engine of that size has, or one
 // that is predicted to take as long; results on the emulated GPU at the borders of ranges; and
 // which steps have work for a size.
-#include "compiler/codegen/cuda/SizeBuckets.h"
+#include "compiler/codegen/cuda/gemm/SizeBuckets.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 #include "engine/Expr.h"

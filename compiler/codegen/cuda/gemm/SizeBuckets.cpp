@@ -1,7 +1,7 @@
 // Which kernel is the fastest in each range of a size, what of that is worth code of its own, and
-// the launches. Relies on gemm/SubRegion.h for regions with narrower symbols, and on predictions,
+// the launches. Relies on SubRegion.h for regions with narrower symbols, and on predictions,
 // which are comparable within one range.
-#include "compiler/codegen/cuda/SizeBuckets.h"
+#include "compiler/codegen/cuda/gemm/SizeBuckets.h"
 
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 #include "compiler/dispatch/Strategy.h"

@@ -2,7 +2,7 @@
 // ranges
 // ("buckets") of it, each the fastest there. All are launched; base/StepRange.h leaves out those
 // whose range does not hold the size. Products of few rows have buckets of their own
-// (gemm/RowBuckets.h). Relies on all kernels of a region reading one layout of its weight.
+// (RowBuckets.h). Relies on all kernels of a region reading one layout of its weight.
 #pragma once
 
 #include "compiler/codegen/cuda/KernelFamily.h"
