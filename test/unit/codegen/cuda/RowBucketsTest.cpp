@@ -127,7 +127,7 @@ TEST(CudaRowBucketsTest, EachCountHasItsKernel) {
   Case many;
   many.most = 4096;
   EXPECT_EQ(Bucketed(many, /*calls=*/false, target::targetOf("sm_80")).text(),
-            "8 gemv, 16 gemv, 256 gemm_tensorcore, 4096 gemm_tensorcore");
+            "8 gemv, 16 gemv, 4096 gemm_tensorcore");
   many.epilogue = "";
   many.columns = many.depth = 4096;
   EXPECT_EQ(Bucketed(many, /*calls=*/true, target::targetOf("sm_80")).text(),
@@ -239,7 +239,7 @@ TEST(CudaRowBucketsTest, RowsOfSeveralDims) {
 TEST(CudaRowBucketsTest, Gated) {
   Case c;
   c.isGated = true;
-  EXPECT_EQ(Bucketed(c, false).text(), "8 gemv, 16 gemv, 32 pointwise, 100 gemm_skinny pointwise");
+  EXPECT_EQ(Bucketed(c, false).text(), "8 gemv, 16 gemv, 48 pointwise, 100 gemm_skinny pointwise");
   for (int64_t rows : {1, 12, 40}) {
     EXPECT_TRUE(isRight(c, rows, kWarpgroupGpu));
   }
