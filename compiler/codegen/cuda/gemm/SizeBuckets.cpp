@@ -92,11 +92,21 @@ bool hasKernelsBySize(StringRef strategy) {
          strategy == dispatch::kAttention || strategy == dispatch::kRows;
 }
 
+/// Of FP32, tiles that are chosen for few rows of several dims were seen to spill on sm_80 and
+/// sm_89.
+bool isWideProduct(func::FuncOp source) {
+  return llvm::any_of(source.getOps<tn::MatmulOp>(),
+                      [](tn::MatmulOp op) { return getElementTypeOrSelf(op.getType()).isF32(); });
+}
+
 MatchResult<SizeBuckets> emptySizeBuckets(RegionBuilder &region) {
   tn::SymbolList symbols(region.source->getParentOfType<ModuleOp>());
   std::optional<unsigned> symbol = varyingSymbol(region.source, symbols.symbols().size());
   if (!symbol || !hasKernelsBySize(region.strategy()) || tn::isInvariant(region.source)) {
     return MatchFailure{"it is not a region of which one size varies, as the first dim"};
+  }
+  if (isWideProduct(region.source)) {
+    return MatchFailure{"a product in FP32 has one tile for all sizes"};
   }
   const tn::Symbol &varying = symbols.symbols()[*symbol];
   if (region.source->hasAttr(kIsOfRange) || region.source->hasAttr(kRowRange) || varying.min < 1 ||
