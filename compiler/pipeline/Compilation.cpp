@@ -21,7 +21,8 @@ std::deque<TargetGroup> targetGroups(const CompileOptions &options,
   for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels, families)) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : levels) {
-      targets.push_back(cpuTarget(level, options.cpu, options.guard, families));
+      targets.push_back(
+          cpuTarget(level, options.cpu, options.guard, families, options.kernelLibraries));
     }
     groups.emplace_back(target::atLevel(options.cpu, levels.front()), engine::kHost,
                         std::move(targets));

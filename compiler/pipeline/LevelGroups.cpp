@@ -44,7 +44,8 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
     }
     if (isOfGroup && gained != 0) {
       levels.push_back(row.level);
-      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard, *hooks.cpuFamilies));
+      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard, *hooks.cpuFamilies,
+                                        options.kernelLibraries));
     }
   }
   llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {
@@ -98,7 +99,7 @@ void Compilation::noteApproximations(TargetGroup &group) {
 Status Compilation::selectKernels(TargetGroup &group, KernelSelector &selector,
                                   LevelRecords &others) {
   std::optional<MeasuredKernels> measured;
-  if (options.tuned && !group.profile.isGpu() && !options.guard) {
+  if (options.tuned && !options.guard) {
     measured.emplace(*options.tuned, group.targets, options.notice,
                      /*countsChoices=*/options.stopAfter == Phase::Dispatch);
   }

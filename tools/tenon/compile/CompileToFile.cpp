@@ -95,9 +95,7 @@ Status applyCubin(CompileRequest &request, std::vector<std::string> &programs) {
     return asksForCubin(request) ? ptxas.takeStatus() : Status::ok();
   }
   programs.push_back(ptxas->file());
-  request.options.assembler = {ptxas->name(), [ptxas = *ptxas](Bytes ptx, std::string_view arch) {
-                                 return ptxas.assemble(ptx, arch);
-                               }};
+  request.options.assembler = assemblerOf(std::move(*ptxas));
   return Status::ok();
 }
 
@@ -195,6 +193,7 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.force ? Status::ok() : checkReplacedEngine(options));
   }
   TENON_TRY(collectPasses(request));
+  TENON_TRY(applyKernels(request.ownKernels, options));
   TENON_TRY(checkOutput(options.reproducer, options.model, programs));
   const std::string &made = options.output.empty() ? options.model : options.output;
   if (options.reproducer.empty()) {
@@ -208,7 +207,8 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.tune());
   }
   if (!request.noCache || !request.store.empty()) {
-    TENON_ASSIGN(options.tuned, localDatabase(request.store, options.notice));
+    TENON_ASSIGN(options.tuned,
+                 localDatabase(request.store, !options.gpus.empty(), options.notice));
   }
   return compileWithCubin(request);
 }
