@@ -1,7 +1,8 @@
 // Norms that are spelled out: reductions over the same dims of tensors of the same dims, with the
 // elementwise operations between, before and behind them, are one region, whose rows or columns one
-// kernel reads once; so is softmax over a dim with others behind it. Relies on devices that are
-// GPUs; a single reduction stays by itself, where more threads share it.
+// kernel reads once; so are reductions over columns of the same values, and softmax over a dim with
+// others behind it. Relies on devices that are GPUs; a single reduction stays by itself, where more
+// threads share it.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -61,6 +62,7 @@ public:
   ColumnsGroup(Formation &formation, Operation *root, ArrayRef<int64_t> axes)
       : formation(formation), columns(columnsOf(root, axes)) {
     collect(root);
+    collectMoments(root);
   }
 
   /// Whether no dims lie behind.
@@ -70,7 +72,7 @@ public:
   /// Whether one kernel reads what several would.
   bool isWorthIt() const {
     return llvm::any_of(members, [](Operation *op) { return isa<tn::SoftmaxOp>(op); }) ||
-           (reductions > 0 && hasReadAgain);
+           (reductions > 0 && hasReadAgain) || hasMoments;
   }
   void form(Operation *root);
 
@@ -82,6 +84,7 @@ private:
   /// Whether the operation belongs to such a region by itself.
   bool fits(Operation *op);
   void collect(Operation *root);
+  void collectMoments(Operation *root);
 
   Formation &formation;
   Columns columns;
@@ -89,6 +92,8 @@ private:
   size_t reductions = 0;
   /// Whether an operation of all elements reads what a reduction made.
   bool hasReadAgain = false;
+  /// Whether another reduction reads what the root does, with elementwise operations before it.
+  bool hasMoments = false;
 };
 
 bool ColumnsGroup::fits(Operation *op) {
@@ -121,6 +126,37 @@ void ColumnsGroup::collect(Operation *root) {
   }
 }
 
+/// Reductions over columns, beside the root, of the values that it is made of.
+void ColumnsGroup::collectMoments(Operation *root) {
+  Operation *source = root->getOperand(0).getDefiningOp();
+  if (isOfRows() || !isa<tn::ReduceOp>(root) || !source || !isElementwise(source) ||
+      !fits(source) || !hasDims(source, columns.wide)) {
+    return;
+  }
+  auto add = [&](Operation *op) {
+    if (!isMember(op) && members.size() < kMaxOperations) {
+      members.push_back(op);
+    }
+  };
+  auto addReduction = [&](Operation *op) {
+    bool isOther = isa<tn::ReduceOp>(op) && op != root && fits(op);
+    if (isOther) {
+      add(op);
+      hasMoments = true;
+    }
+    return isOther;
+  };
+  for (Operation *user : source->getUsers()) {
+    bool isBetween = isElementwise(user) && fits(user) && hasDims(user, columns.wide);
+    if (!addReduction(user) && isBetween && llvm::any_of(user->getUsers(), addReduction)) {
+      add(user);
+    }
+  }
+  if (hasMoments) {
+    add(source);
+  }
+}
+
 void ColumnsGroup::form(Operation *root) {
   Grouping &grouping = formation.grouping;
   llvm::sort(members, [&](Operation *a, Operation *b) { return grouping.cameFirst(a, b); });
@@ -143,6 +179,9 @@ void ColumnsGroup::form(Operation *root) {
     return !rule;
   };
   SmallVector<Operation *> open = {root};
+  if (hasMoments) {
+    (void)join(root->getOperand(0).getDefiningOp(), root, /*isProducer=*/true);
+  }
   for (Operation *op : members) {
     auto producers = llvm::map_range(op->getOperands(), producerOf);
     auto edge = llvm::find_if(producers, isInside);

@@ -1,4 +1,4 @@
-// Passes over products for GPUs (Passes.h has the others).
+// Passes over products and norms for GPUs (Passes.h has the others).
 #pragma once
 
 #include "compiler/graph/WeightStore.h"
@@ -29,5 +29,9 @@ llvm::LogicalResult narrowIntegerProducts(mlir::ModuleOp module, tn::WeightStore
 /// Products whose operands have rows that do not begin on borders of 16 bytes read these padded, or
 /// transposed, so that they do.
 llvm::LogicalResult fitProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Group norms of 16-bit floats with their channels last, where convolutions have these: means by
+/// channel and group, then a factor and an offset for each channel.
+llvm::LogicalResult splitGroupNorms(mlir::ModuleOp module, tn::WeightStore &weights);
 
 } // namespace tenon::opt

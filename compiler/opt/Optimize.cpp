@@ -57,6 +57,8 @@ const Pass kGpuOrder[] = {
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     // Then this: transposes around convolutions meet where no quantization stands between.
     {"expand-quantize", expandQuantize},
+    // Behind that, whose transposes may end where a norm begins.
+    {"split-group-norms", splitGroupNorms},
     {"expand-attention", expandAttention},
     // Rotary embedding reads and writes heads as the projections give them.
     {"sink-reshapes", sinkReshapes},
@@ -144,6 +146,7 @@ const Pass kAll[] = {
     {"low-bit-weights-of-gpu", lowBitWeightsOfGpu},
     {"integer-products-of-gpu", integerProductsOfGpu},
     {"note-wide-products-of-gpu", noteWideProductsOfGpu},
+    {"split-group-norms", splitGroupNorms},
 };
 
 /// What stands behind every pass.

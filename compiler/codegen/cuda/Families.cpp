@@ -13,6 +13,8 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
   static const KernelFamily *const kFamilies[] = {
       &kGemmBuckets,
       &kGemmBucketsGenerated,
+      &kSizeBuckets,
+      &kSizeBucketsGenerated,
       &kGemv,
       &kGemvLowBit,
       &kGemmSkinny,

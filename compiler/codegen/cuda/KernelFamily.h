@@ -23,7 +23,8 @@ double epilogueSeconds(RegionBuilder &region);
 
 // gemm/
 extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBit, kGemmSkinny,
-    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced;
+    kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced, kSizeBuckets,
+    kSizeBucketsGenerated;
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/

@@ -73,3 +73,20 @@ func.func @length(%x: tensor<300x64xf16>) -> tensor<300x64xf16> {
   %3 = tn.div %x, %2 : (tensor<300x64xf16>, tensor<300x1xf16>) -> tensor<300x64xf16>
   return %3 : tensor<300x64xf16>
 }
+// -----
+// Moments of the same columns: one pass.
+// CHECK-LABEL: @moments
+func.func @moments(%x: tensor<2x300x64xf16>) -> (tensor<2x64xf32>, tensor<2x64xf32>) {
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.cast
+  // CHECK: tn.reduce
+  // CHECK: tn.mul
+  // CHECK: tn.reduce
+  // CHECK-NEXT: tn.yield
+  // CHECK-NOT: tn.region
+  %0 = tn.cast %x : (tensor<2x300x64xf16>) -> tensor<2x300x64xf32>
+  %1 = tn.reduce <mean> %0 {axes = array<i64: 1>, keepdims = false} : (tensor<2x300x64xf32>) -> tensor<2x64xf32>
+  %2 = tn.mul %0, %0 : (tensor<2x300x64xf32>, tensor<2x300x64xf32>) -> tensor<2x300x64xf32>
+  %3 = tn.reduce <mean> %2 {axes = array<i64: 1>, keepdims = false} : (tensor<2x300x64xf32>) -> tensor<2x64xf32>
+  return %1, %3 : tensor<2x64xf32>, tensor<2x64xf32>
+}

@@ -117,6 +117,8 @@ template <typename Region> struct KernelFamily {
   /// it is worth a kernel of its own; none for most families.
   std::array<int64_t, 5> fewRows = {};
   int64_t (*manyRows)(Region &) = nullptr;
+  /// Whether its kernels are other families', each for a range of a size that varies.
+  bool isSplitBySizes = false;
   /// Whether it is a library's call, or may have one among its steps.
   bool isCall = false, mayCall = false;
   /// Raised when its code or its configurations change so that what was measured of it before says

@@ -29,8 +29,8 @@ FamilyMatch matchStream(RegionBuilder &region) {
   std::optional<StreamLayout> layout = streamLayout(*problem, region.gpu);
   if (!layout) {
     return FamilyMatch::refuse(
-        "only sizes that are known, heads of 64, no causal mask and none with rows of its "
-        "own go through a ring of tiles, on an architecture with warpgroups");
+        "only queries and keys that are known, heads of 64, no causal mask and none with rows of "
+        "its own go through a ring of tiles, on an architecture with warpgroups");
   }
   if (!isFasterStreamed(*layout, region.gpu)) {
     return FamilyMatch::refuse("there are too few heads for each processor to do whole ones");

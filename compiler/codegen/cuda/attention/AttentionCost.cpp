@@ -20,10 +20,11 @@ double sizeOf(AffineExpr dim) {
 
 struct Sizes {
   explicit Sizes(const AttentionProblem &p)
-      : lists(sizeOf(p.batches) * sizeOf(p.heads)),
-        keyLists(sizeOf(p.batches) * sizeOf(p.keyHeads)), queries(sizeOf(p.queries)),
-        keys(sizeOf(p.keys)), width(sizeOf(p.width)), valueWidth(sizeOf(p.valueWidth)),
-        bytes(p.q.element.getIntOrFloatBitWidth() / 8.0), keysRead(keys) {
+      : lists(static_cast<double>(p.typicalBatches) * sizeOf(p.heads)),
+        keyLists(static_cast<double>(p.typicalBatches) * sizeOf(p.keyHeads)),
+        queries(sizeOf(p.queries)), keys(sizeOf(p.keys)), width(sizeOf(p.width)),
+        valueWidth(sizeOf(p.valueWidth)), bytes(p.q.element.getIntOrFloatBitWidth() / 8.0),
+        keysRead(keys) {
     if (p.causal) {
       // The queries are the last ones of the keys.
       keys = std::max(keys - std::min(queries, keys) / 2, 1.0);

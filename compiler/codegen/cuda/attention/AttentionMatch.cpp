@@ -9,6 +9,8 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
+constexpr int64_t kGuessedBatches = 64;
+
 /// The result's strides, in the region's output: what is returned, or `last` if given, is
 /// row-major.
 std::optional<StridedTensor> stridedResult(Value value, uint32_t output, Value last) {
@@ -131,6 +133,9 @@ MatchResult<AttentionProblem> matchAttention(func::FuncOp region, bool mayEncode
   }
   tn::Dims qDims = tn::getDims(op.getQ().getType()), kDims = tn::getDims(op.getK().getType());
   problem.batches = qDims[0];
+  problem.batchRange = tn::SymbolList(region->getParentOfType<ModuleOp>()).bounds(problem.batches);
+  problem.typicalBatches =
+      std::clamp(kGuessedBatches, problem.batchRange.min, problem.batchRange.max);
   problem.heads = qDims[inner[0] ? 2 : 1];
   problem.queries = qDims[inner[0] ? 1 : 2];
   problem.keyHeads = kDims[inner[1] ? 2 : 1];

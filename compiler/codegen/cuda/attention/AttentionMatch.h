@@ -21,6 +21,9 @@ struct Sequences {
 
 struct AttentionProblem {
   mlir::AffineExpr batches, heads, keyHeads, queries, keys, width, valueWidth;
+  /// How many batches there may be, and for how many kernels are chosen where that varies.
+  tn::SymbolList::Range batchRange{1, 1};
+  int64_t typicalBatches = 1;
   /// Strides of batch, head, row and column.
   StridedTensor q, k, v, y;
   /// Strides over [batch, head, query, key], 0 where it broadcasts.

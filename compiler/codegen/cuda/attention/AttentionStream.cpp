@@ -1,5 +1,6 @@
 // The ring of tiles of keys and values, and the warp that fills it. Relies on
-// AttentionStreamStep.cpp for the warpgroups that multiply, and on all sizes being constants.
+// AttentionStreamStep.cpp for the warpgroups that multiply, and on all sizes but the batch's being
+// constants.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
 
 #include <limits>
@@ -99,14 +100,13 @@ StreamKernel::advance(const ThreadBuilder &t, const PipelineState &state, int64_
 
 Values StreamKernel::forHeads(const ThreadBuilder &t, ValueRange inits,
                               ThreadBuilder::LoopBody body) {
-  return t.loop(t.block(), t.i32(l.heads), t.i32(l.blocks), inits, body);
+  return t.loop(t.block(), heads, t.i32(l.blocks), inits, body);
 }
 
 void StreamKernel::place(const ThreadBuilder &t) {
   auto map = [&](const StridedTensor &tensor, const StreamMatrix &m, int64_t boxRows) {
     auto size = [&](int64_t value) { return getAffineConstantExpr(value, t.builder.getContext()); };
-    return frame.tensorMap(tensor.buffer, size(m.rows), size(m.columns), size(m.rowElements),
-                           boxRows);
+    return frame.tensorMap(tensor.buffer, m.rows, size(m.columns), size(m.rowElements), boxRows);
   };
   qMap = map(p.q, l.q, kGroupRows);
   kMap = map(p.k, l.k, l.tileKeys);
@@ -114,6 +114,7 @@ void StreamKernel::place(const ThreadBuilder &t) {
   bool isShort = l.lastKeys() != l.tileKeys;
   kLastMap = isShort ? map(p.k, l.k, l.lastKeys()) : Value();
   vLastMap = isShort ? map(p.v, l.v, l.lastKeys()) : Value();
+  heads = frame.size32(p.batches * p.heads);
   thread = t.thread();
   shared = frame.dynamicShared(kTileAlignment);
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {

@@ -20,18 +20,21 @@ using tuning::kStreamGroups;
 
 /// The rows of [batch, head, row, column] as rows of a matrix that begins where its buffer does.
 struct StreamMatrix {
-  int64_t rows = 0, columns = 0, rowElements = 0;
+  mlir::AffineExpr rows;
+  int64_t columns = 0, rowElements = 0;
   int64_t firstRow = 0, rowsOfBatch = 0, rowsOfHead = 0, firstColumn = 0, columnsOfHead = 0;
 };
 
 struct StreamLayout {
-  int64_t heads = 0, headsOfBatch = 0, headsOfKeys = 0; ///< of queries; those that share keys
+  int64_t heads = 0;                         ///< of queries: a guess where batches vary
+  int64_t headsOfBatch = 0, headsOfKeys = 0; ///< those that share keys
   int64_t queries = 0, keys = 0;
   StreamMatrix q, k, v, y;
   int64_t tileKeys = 0; ///< of a tile of the ring: a multiple of 16
   int64_t stages = 0;   ///< of the ring: tiles of keys and of values in turn
   int64_t blocks = 0;
-  bool isPingPong = false; ///< the warpgroups begin products one after the other
+  bool isSmallResult = true; ///< 32 bits count its elements
+  bool isPingPong = false;   ///< the warpgroups begin products one after the other
 
   int64_t tiles() const { return (keys + tileKeys - 1) / tileKeys; } ///< of a head's keys
   int64_t lastKeys() const { return keys - (tiles() - 1) * tileKeys; }
@@ -149,8 +152,8 @@ private:
   const AttentionProblem &p;
   const StreamLayout &l;
   mlir::Type element;
-  Value shared, thread, group; ///< group: of the warpgroups that multiply, from 0
-  Value isFirst;               ///< of its warpgroup
+  Value heads, shared, thread, group; ///< group: of the warpgroups that multiply, from 0
+  Value isFirst;                      ///< of its warpgroup
   Value qMap, kMap, vMap, kLastMap, vLastMap;
 };
 

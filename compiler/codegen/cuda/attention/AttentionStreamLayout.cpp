@@ -9,7 +9,7 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// The rows of a tensor whose batches and heads are whole rows, or heads columns, apart.
-std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batches, int64_t heads,
+std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, AffineExpr batches, int64_t heads,
                                      int64_t rows) {
   SmallVector<int64_t> strides;
   for (AffineExpr stride : tensor.strides) {
@@ -29,7 +29,7 @@ std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batche
   m.rowsOfBatch = strides[0] / width;
   m.rowsOfHead = headsAreRows ? strides[1] / width : 0;
   m.columnsOfHead = headsAreRows ? 0 : strides[1];
-  m.rows = m.firstRow + (batches - 1) * m.rowsOfBatch + (heads - 1) * m.rowsOfHead + rows;
+  m.rows = (batches - 1) * m.rowsOfBatch + (m.firstRow + (heads - 1) * m.rowsOfHead + rows);
   m.columns = m.firstColumn + (heads - 1) * m.columnsOfHead + kTileColumns;
   return m.columns <= width ? std::optional(m) : std::nullopt;
 }
@@ -58,27 +58,35 @@ bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
 } // namespace
 
 std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const target::Target &gpu) {
-  std::optional<int64_t> batches = tn::constantDim(p.batches), heads = tn::constantDim(p.heads),
-                         keyHeads = tn::constantDim(p.keyHeads),
+  std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
   bool isWide =
       tn::constantDim(p.width) == kTileColumns && tn::constantDim(p.valueWidth) == kTileColumns;
   // The scale is taken out of the mask, which must stay finite.
   bool maskFits = !p.mask || tn::constantDim(p.mask->strides[2]) == 0;
   if ((p.codesFactor != 0 && !p.y.element.isF16()) || !gpu.has(target::Feature::WarpgroupMma) ||
-      !isWide || !maskFits || p.causal || p.scale <= 1e-3 || p.scale > 1 || !batches || !heads ||
-      !keyHeads || !queries || !keys || *queries < kGroupRows) {
+      !isWide || !maskFits || p.causal || p.scale <= 1e-3 || p.scale > 1 || !heads ||
+      p.batchRange.min < 1 || !keyHeads || !queries || !keys || *queries < kGroupRows) {
     return std::nullopt;
   }
-  std::optional<StreamMatrix> q = matrixOf(p.q, *batches, *heads, *queries),
-                              k = matrixOf(p.k, *batches, *keyHeads, *keys),
-                              v = matrixOf(p.v, *batches, *keyHeads, *keys),
-                              y = matrixOf(p.y, *batches, *heads, *queries);
-  if (!q || !k || !v || !y || y->rows * y->rowElements > INT32_MAX) {
+  std::optional<StreamMatrix> q = matrixOf(p.q, p.batches, *heads, *queries),
+                              k = matrixOf(p.k, p.batches, *keyHeads, *keys),
+                              v = matrixOf(p.v, p.batches, *keyHeads, *keys),
+                              y = matrixOf(p.y, p.batches, *heads, *queries);
+  if (!q || !k || !v || !y) {
+    return std::nullopt;
+  }
+  // Places along the rows of a copied matrix are 32 bits.
+  auto mostRows = [&](const StreamMatrix &m) {
+    return double(p.batchRange.max) * double(m.rowsOfBatch) + double(m.firstRow);
+  };
+  if (std::max({mostRows(*q), mostRows(*k), mostRows(*v), mostRows(*y),
+                double(p.batchRange.max) * double(*heads)}) > INT32_MAX) {
     return std::nullopt;
   }
   StreamLayout l;
-  l.heads = *batches * *heads;
+  l.isSmallResult = mostRows(*y) * double(y->rowElements) <= INT32_MAX;
+  l.heads = p.typicalBatches * *heads;
   l.headsOfBatch = *heads;
   l.headsOfKeys = *heads / *keyHeads;
   l.queries = *queries;

@@ -54,7 +54,7 @@ void StreamKernel::copyQueries(const ThreadBuilder &t, Value head, Value unit, V
 void StreamKernel::askForNext(const ThreadBuilder &t, const Unit &unit) const {
   Value next = t.add(unit.index, kStreamGroups);
   Value head = t.add(unit.head, t.mul(t.div(next, l.units()), l.blocks));
-  t.when(t.bitAnd(isFirst, t.isLess(head, t.i32(l.heads))), [&](const ThreadBuilder &c) {
+  t.when(t.bitAnd(isFirst, t.isLess(head, heads)), [&](const ThreadBuilder &c) {
     copyQueries(c, head, c.rem(next, l.units()), c.add(unit.count, 1));
   });
 }
@@ -84,7 +84,7 @@ void StreamKernel::multiplyHeads(const ThreadBuilder &t) {
   group = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
   Value head = t.add(t.block(), t.mul(t.div(group, l.units()), l.blocks));
-  t.when(t.bitAnd(isFirst, t.isLess(head, t.i32(l.heads))),
+  t.when(t.bitAnd(isFirst, t.isLess(head, heads)),
          [&](const ThreadBuilder &c) { copyQueries(c, head, c.rem(group, l.units()), c.i32(0)); });
   // The head's first tile, this warpgroup's first unit of it, and how many units it has done.
   Values inits = {t.i32(0), t.i32(0), group, t.i32(0)};
@@ -134,8 +134,8 @@ void StreamKernel::orderArrive(const ThreadBuilder &t) const {
 /// Others may have one unit more than this warpgroup has done, and wait for it to let them. By one
 /// thread: the others might miss a phase and wait for it for good.
 void StreamKernel::orderEnd(const ThreadBuilder &t, Value done) const {
-  Value heads = t.div(t.sub(t.i32(l.heads + l.blocks - 1), t.block()), l.blocks);
-  Value most = t.ceilDiv(t.mul(heads, l.units()), kStreamGroups);
+  Value own = t.div(t.sub(t.add(heads, l.blocks - 1), t.block()), l.blocks);
+  Value most = t.ceilDiv(t.mul(own, l.units()), kStreamGroups);
   t.when(isFirst, [&](const ThreadBuilder &c) {
     c.loop(c.mul(done, l.tiles() + 1), c.mul(most, l.tiles() + 1), c.i32(1), {},
            [&](const ThreadBuilder &d, Value phase, ValueRange) -> Values {
@@ -340,10 +340,16 @@ void StreamKernel::store(const ThreadBuilder &t, const Unit &unit, State &state)
   Value row = t.add(t.mul(unit.index, kGroupRows),
                     t.add(t.mul(t.div(inGroup, kWarp), kMmaRows), t.div(t.lane(), 4)));
   Corner corner = cornerOf(t, l.y, unit.head, 1);
-  Value at = t.add(t.mul(t.add(corner.row, row), l.y.rowElements), corner.column);
+  Value line = t.add(corner.row, row), column = corner.column;
+  if (!l.isSmallResult) {
+    line = t.toI64(line);
+    column = t.toI64(column);
+  }
+  Value at = t.add(t.mul(line, l.y.rowElements), column);
   bool isEncoded = p.codesFactor != 0;
   Type stored = isEncoded ? t.builder.getI8Type() : element;
-  Value to = t.offset(frame.buffer(p.reads()), stored, t.add(at, t.mul(quad, 8)));
+  Value to = t.offset(frame.buffer(p.reads()), stored,
+                      t.add(at, l.isSmallResult ? t.mul(quad, 8) : t.toI64(t.mul(quad, 8))));
   for (int64_t part : {0, 1}) {
     Value total = state.totals[part];
     total = t.addF(total, t.shuffleXor(total, 1));

@@ -99,15 +99,14 @@ bool fitCache(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> keyHeads = tn::constantDim(p.keyHeads), keys = tn::constantDim(p.keys);
   int64_t columns = *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth);
   return keyHeads && keys &&
-         tn::constantDim(p.batches).value_or(1) * *keyHeads * *keys * columns * 2 <=
-             gpu.cacheBytes / 2;
+         p.typicalBatches * *keyHeads * *keys * columns * 2 <= gpu.cacheBytes / 2;
 }
 
 /// What was the fastest, wherever it fits.
 AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
-  int64_t batches = tn::constantDim(p.batches).value_or(1);
+  int64_t batches = p.typicalBatches;
   bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
   bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
   AttentionTile tile;

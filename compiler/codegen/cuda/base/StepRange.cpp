@@ -21,22 +21,43 @@ Program atLeast(const Program &size, int64_t least) {
   return result;
 }
 
+/// 1 where the size, which is one of `all`, is in a range, else 0; empty where it always is.
+Program within(const Program &size, const SizeRange &all, const SizeRange &taken) {
+  Program result;
+  if (taken.least > all.least) {
+    result = atLeast(size, taken.least);
+  }
+  if (taken.most < all.most) {
+    bool isSecond = !result.empty();
+    append(result, {{ExprOp::Constant, 1}});
+    append(result, atLeast(size, taken.most + 1));
+    append(result, {{ExprOp::Sub}});
+    if (isSecond) {
+      append(result, {{ExprOp::Mul}});
+    }
+  }
+  return result;
+}
+
 } // namespace
 
 void limitSteps(MutableArrayRef<RegionStep> steps, AffineExpr size, const SizeRange &all,
-                const SizeRange &taken) {
-  Program count = programOf(size);
+                ArrayRef<SizeRange> taken) {
+  Program count = programOf(size), isTaken;
+  for (const SizeRange &range : taken) {
+    bool isFirst = isTaken.empty();
+    append(isTaken, within(count, all, range));
+    if (!isFirst) {
+      append(isTaken, {{ExprOp::Add}});
+    }
+  }
+  if (isTaken.empty()) {
+    return; // for all sizes
+  }
   for (RegionStep &step : steps) {
     Program &work = step.call.empty() ? step.grid : step.sizes.front();
-    if (taken.least > all.least) {
-      append(work, atLeast(count, taken.least));
-      work.push_back({ExprOp::Mul});
-    }
-    if (taken.most < all.most) {
-      append(work, {{ExprOp::Constant, 1}});
-      append(work, atLeast(count, taken.most + 1));
-      append(work, {{ExprOp::Sub}, {ExprOp::Mul}});
-    }
+    append(work, isTaken);
+    work.push_back({ExprOp::Mul});
   }
 }
 

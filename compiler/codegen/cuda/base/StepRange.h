@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/region/RegionCode.h"
 #include "mlir/IR/AffineExpr.h"
+#include "llvm/ADT/ArrayRef.h"
 
 #include <cstdint>
 
@@ -14,8 +15,9 @@ struct SizeRange {
   int64_t least = 0, most = 0;
 };
 
-/// Leaves the steps nothing to do where `size`, which is one of `all`, is not in `taken`.
+/// Leaves the steps nothing to do where `size`, which is one of `all`, is in none of `taken`, which
+/// do not overlap.
 void limitSteps(llvm::MutableArrayRef<RegionStep> steps, mlir::AffineExpr size,
-                const SizeRange &all, const SizeRange &taken);
+                const SizeRange &all, llvm::ArrayRef<SizeRange> taken);
 
 } // namespace tenon::codegen::cuda

@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
+#include "compiler/codegen/cuda/gemm/SizeBuckets.h"
 #include "compiler/codegen/cuda/gemm/SlicedGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
@@ -20,6 +21,10 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
+
+/// Rows of the largest tile of kernels for few rows, of which some may be empty: more than two
+/// tiles are also counted by halves of doublings.
+constexpr int64_t kMostRowsOfTile = 128;
 
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
@@ -37,9 +42,9 @@ struct Fastest {
 };
 
 Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls) {
-  std::vector<std::string> disabled = {kGemmBuckets.name.str(), kGemmBucketsGenerated.name.str()};
+  std::vector<std::string> disabled;
   for (const KernelFamily *family : kernelFamilies().families()) {
-    if (family->isCall && !calls) {
+    if ((family->isCall && !calls) || family->isSplitBySizes) {
       disabled.push_back(family->name.str());
     }
   }
@@ -53,18 +58,19 @@ Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls)
   return Fastest{selection->chosen, selection->microseconds};
 }
 
-/// For all rows beyond those of the others: one kernel, or one a part where these are faster.
-std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &all,
-                                       const RowRange &rows, bool calls) {
-  // Kernels are compared by the count that is guessed, or one in the middle, by factors.
+/// A range of rows with those left by which its kernels are compared: the count that is guessed, or
+/// from one in the middle on, by factors. None if no size gives such a count.
+SubRegion typicalOf(RegionBuilder &region, const RowBuckets &all, const RowRange &rows) {
   int64_t guess = region.estimate(all.rowCount);
   bool isGuessed = guess >= rows.least && guess <= rows.most;
   int64_t middle = int64_t(std::sqrt(double(rows.least) * double(rows.most)));
-  SubRegion typical = narrowed(
-      region.source, {isGuessed ? guess : std::max(rows.least, middle), rows.most}, all.layout);
-  if (!typical) {
-    return std::nullopt;
-  }
+  return narrowed(region.source, {isGuessed ? guess : std::max(rows.least, middle), rows.most},
+                  all.layout);
+}
+
+/// For all rows of a range: one kernel, or one a part where these are faster.
+std::optional<RowBucket> generalBucket(RegionBuilder &region, const SubRegion &typical,
+                                       const RowRange &rows, bool calls) {
   Fastest whole = fastestFor(typical.function(), region.gpu, calls);
   RowBucket apart{rows, {}};
   double microseconds = 0;
@@ -141,23 +147,58 @@ std::optional<int64_t> manyRowsOf(RegionBuilder &region, int64_t next) {
   return std::nullopt;
 }
 
-/// All rows from `next` on; those that keep a persistent kernel busy apart, if it is the fastest.
+/// The last rows of ranges for many rows, in order: what one batch more than doubles, and what
+/// keeps a persistent kernel busy apart.
+SmallVector<int64_t> manyRowsLimits(RegionBuilder &region, const RowBuckets &all, int64_t next) {
+  std::optional<tn::LinearDim> linear = tn::linearDim(tn::simplify(all.rowCount));
+  int64_t ofOne = linear && linear->offset == 0 ? linear->factor : 1;
+  SmallVector<int64_t> limits = {all.all.most};
+  for (int64_t sizes : kLastSizes) {
+    limits.push_back(sizes * ofOne);
+  }
+  if (std::optional<int64_t> large = manyRowsOf(region, next)) {
+    limits.push_back(*large - 1);
+  }
+  llvm::erase_if(limits, [&](int64_t rows) { return rows < next || rows > all.all.most; });
+  llvm::sort(limits);
+  return limits;
+}
+
+/// Whether kernels of the same families take as long in place of those of a range: less code to
+/// load for less than predictions are off.
+bool isAsFast(const SubRegion &typical, const RowBucket &before, const RowBucket &own,
+              const target::Target &gpu) {
+  constexpr double asFast = 1.03;
+  if (before.kernels == own.kernels) {
+    return true;
+  }
+  const dispatch::KernelChoice &old = before.kernels.front(), &kernel = own.kernels.front();
+  return before.kernels.size() == 1 && own.kernels.size() == 1 && old.family == kernel.family &&
+         predictedMicroseconds(typical.function(), old, gpu) <=
+             asFast * predictedMicroseconds(typical.function(), kernel, gpu);
+}
+
+/// All rows from `next` on, by what is the fastest in each range.
 bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool calls) {
-  int64_t large = manyRowsOf(region, next).value_or(all.all.most + 1);
-  std::optional<RowBucket> most;
-  if (large <= all.all.most) {
-    most = generalBucket(region, all, {large, all.all.most}, calls);
+  for (int64_t limit : manyRowsLimits(region, all, next)) {
+    RowRange rows{next, limit};
+    SubRegion typical = rows.least <= rows.most ? typicalOf(region, all, rows) : SubRegion();
+    if (!typical) {
+      continue;
+    }
+    std::optional<RowBucket> general = generalBucket(region, typical, rows, calls);
+    if (!general) {
+      return false;
+    }
+    RowBucket &before = all.buckets.back();
+    if (before.rows.least > all.limits.few && isAsFast(typical, before, *general, region.gpu)) {
+      before.rows.most = rows.most;
+    } else {
+      all.buckets.push_back(std::move(*general));
+    }
+    next = rows.most + 1;
   }
-  bool isApart = most && kernelFamilies().find(most->kernels.front().family)->manyRows;
-  std::optional<RowBucket> general =
-      generalBucket(region, all, {next, isApart ? large - 1 : all.all.most}, calls);
-  if (general) {
-    all.buckets.push_back(*general);
-  }
-  if (general && isApart) {
-    all.buckets.push_back(*most);
-  }
-  return general.has_value();
+  return true;
 }
 
 /// Rows up to which kernels of an invariant model differ.
@@ -194,7 +235,7 @@ KernelsByOrder wholeByOrder(func::FuncOp function, const target::Target &gpu) {
   RegionBuilder region(function, "", gpu);
   KernelsByOrder found;
   for (const KernelFamily *family : kernelFamilies().families()) {
-    if (family->isCall || family == &kGemmBuckets || family == &kGemmBucketsGenerated) {
+    if (family->isCall || family->isSplitBySizes) {
       continue;
     }
     FamilyMatch match = FamilyTable<RegionBuilder>::match(*family, region);
@@ -362,7 +403,7 @@ MatchResult<RowBuckets> emptyBuckets(RegionBuilder &region) {
   all.rowCount = rowCountOf(op.getA().getType());
   all.all = rowRangeOf(region.source, op.getA().getType());
   if (!halfGemmOf(op) || !all.rowCount || tn::constantDim(all.rowCount) ||
-      region.source->hasAttr(kRowRange)) {
+      region.source->hasAttr(kRowRange) || region.source->hasAttr(kIsOfRange)) {
     return MatchFailure{"it is not a product of f16 or bf16 by a matrix whose row count varies"};
   }
   all.layout = layoutFor(region, all.all.most);
@@ -389,6 +430,9 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   int64_t next = std::max<int64_t>(all.all.least, 1);
   for (const KernelFamily *family : kernelFamilies().families()) {
     for (int64_t limit : family->fewRows) {
+      if (limit > 2 * kMostRowsOfTile) {
+        addFewRows(region, *family, limit / 4 * 3, all, next, calls);
+      }
       if (limit > 0) {
         addFewRows(region, *family, limit, all, next, calls);
       }
@@ -564,6 +608,7 @@ constexpr KernelFamily kGemmBuckets = {
     .epilogueSeconds = epilogueSeconds,
     .weights = on<bucketsWeights>,
     .emit = on<emitBuckets>,
+    .isSplitBySizes = true,
     .mayCall = true};
 
 constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
@@ -576,6 +621,7 @@ constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated"
                                                 .epilogueSeconds = epilogueSeconds,
                                                 .weights = on<bucketsWeights>,
                                                 .emit = on<emitBuckets>,
-                                                .order = on<bucketsOrder>};
+                                                .order = on<bucketsOrder>,
+                                                .isSplitBySizes = true};
 
 } // namespace tenon::codegen::cuda

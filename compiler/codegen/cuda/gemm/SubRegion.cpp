@@ -9,6 +9,8 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
@@ -133,6 +135,22 @@ SubRegion narrowed(func::FuncOp source, RowRange rows,
   return narrow;
 }
 
+SubRegion narrowed(func::FuncOp source, unsigned symbol, const SizeRange &sizes) {
+  SubRegion narrow;
+  ModuleOp model = source->getParentOfType<ModuleOp>();
+  narrow.module = ModuleOp::create(source.getLoc());
+  (*narrow.module)->setAttrs(model->getAttrDictionary());
+  func::FuncOp function = source.clone();
+  function.setName(kName);
+  narrow.module->push_back(function);
+  function->removeAttr(kKernelAttribute);
+  function->setAttr(kIsOfRange, UnitAttr::get(source.getContext()));
+  tn::SymbolList symbols(*narrow.module);
+  symbols.setRange(symbol, sizes.least, sizes.most);
+  symbols.store(*narrow.module);
+  return narrow;
+}
+
 SmallVector<SubRegion> partsOf(func::FuncOp source, FewBits weights) {
   tn::MatmulOp product = productOf(source);
   Operation *first = product.getA().getDefiningOp();
@@ -162,6 +180,25 @@ SmallVector<SubRegion> partsOf(func::FuncOp source, FewBits weights) {
     parts.push_back(functionOf(source, followers, result, dispatch::kElementwise));
   }
   return parts.size() == 1 ? SmallVector<SubRegion>() : std::move(parts);
+}
+
+double predictedMicroseconds(func::FuncOp function, const dispatch::KernelChoice &kernel,
+                             const target::Target &gpu) {
+  RegionBuilder region(function, "", gpu);
+  const KernelFamily &family = *kernelFamilies().find(kernel.family);
+  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, region);
+  if (!match ||
+      (kernel != *match.choice &&
+       !llvm::is_contained(FamilyTable<RegionBuilder>::configsOf(family, region, match), kernel))) {
+    return std::numeric_limits<double>::infinity();
+  }
+  llvm::Expected<double> microseconds =
+      FamilyTable<RegionBuilder>::microsecondsOf(family, region, match, kernel);
+  if (!microseconds) {
+    llvm::consumeError(microseconds.takeError());
+    return std::numeric_limits<double>::infinity();
+  }
+  return *microseconds;
 }
 
 LogicalResult emitPart(RegionBuilder &region, func::FuncOp part,

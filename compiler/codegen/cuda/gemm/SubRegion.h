@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/codegen/cuda/base/StepRange.h"
 #include "compiler/codegen/cuda/gemm/HalfGemm.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/dispatch/WeightLayout.h"
@@ -26,6 +27,12 @@ struct SubRegion {
 SubRegion narrowed(mlir::func::FuncOp source, RowRange rows,
                    const std::optional<dispatch::WeightLayout> &layout);
 
+/// Of @kernel: that it is compiled for some values of a symbol, and not split by them again.
+inline constexpr llvm::StringLiteral kIsOfRange = "tn.is_of_range";
+
+/// The region for these values of one of its symbols only.
+SubRegion narrowed(mlir::func::FuncOp source, unsigned symbol, const SizeRange &sizes);
+
 /// How a product's kernel has weights of few bits.
 enum class FewBits : uint8_t { Decoded, Stored };
 
@@ -35,6 +42,10 @@ enum class FewBits : uint8_t { Decoded, Stored };
 /// product's kernel. What follows stays with a product that reads stored weights, whose kernel has
 /// it. Empty if that is one part.
 llvm::SmallVector<SubRegion> partsOf(mlir::func::FuncOp source, FewBits weights);
+
+/// What a kernel is predicted to take for a function; infinite if it cannot be compiled so.
+double predictedMicroseconds(mlir::func::FuncOp part, const dispatch::KernelChoice &kernel,
+                             const target::Target &gpu);
 
 /// Emits a part by a kernel and adds its steps to the region's. `buffers` are those of the region
 /// that the part's inputs and its result lie in.

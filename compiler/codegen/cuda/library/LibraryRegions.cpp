@@ -380,9 +380,15 @@ LogicalResult emitCall(RegionBuilder &region, const LibraryCall &call,
 LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &call,
                                    const dispatch::KernelChoice &choice) {
   region.code.steps.push_back(stepOf(call, choice));
-  const std::string calls[] = {choice.family};
+  // One kernel stands in for a call, whatever sizes it has.
+  std::vector<std::string> others = {choice.family};
+  for (const KernelFamily *family : kernelFamilies().families()) {
+    if (family->isSplitBySizes) {
+      others.push_back(family->name.str());
+    }
+  }
   llvm::Expected<dispatch::KernelSelection> fallback =
-      kernelFamilies().select(region, {nullptr, calls});
+      kernelFamilies().select(region, {nullptr, others});
   if (!fallback) {
     return region.source.emitError(llvm::toString(fallback.takeError()));
   }

@@ -67,6 +67,25 @@ TEST(CudaAttentionStreamTest, Heads) {
   EXPECT_TRUE(matchesReference(many, emitStream(3), options(true)));
 }
 
+/// One kernel for all numbers of sequences, of which a mask is that of its own.
+TEST(CudaAttentionStreamTest, BatchesVary) {
+  auto varying = [](const std::string &rest, const std::string &dims) {
+    return "tensor<?x" + rest + "xf16, #tn.shape<()[s0] -> (s0, " + dims + ")>>";
+  };
+  std::string x = varying("2x64x64", "2, 64, 64");
+  AttentionCase c{x, x, x, x, varying("1x1x64", "1, 1, 64")};
+  for (int64_t most : {40, 1 << 19}) { // places in the result are of 32 bits, and of 64
+    c.symbols = "#tn.symbol<\"s0\", 1, " + std::to_string(most) + ">";
+    for (int64_t batches : {1, 3}) {
+      RunOptions run = options();
+      run.symbols = {batches};
+      EXPECT_TRUE(matchesReference(attentionText(c), emitStream(4), run)) << batches;
+    }
+  }
+  c.symbols = "#tn.symbol<\"s0\", 0, 8>";
+  EXPECT_FALSE(matchesReference(attentionText(c), emitStream(1), options())) << "maybe no rows";
+}
+
 /// Also where some warpgroups have one unit more than others.
 TEST(CudaAttentionStreamTest, Turns) {
   for (auto [heads, queries, keys] :

@@ -52,6 +52,28 @@ std::string columnNorm(const std::string &wide, const std::string &axes, const s
                     symbols);
 }
 
+/// Mean and mean of squares, in f32, of the same 16-bit numbers: both are results.
+TEST(Columns, Moments) {
+  for (auto [dims, kept] : {std::pair("2x200x24", "2x1x24"), {"1x37x320", "1x1x320"}}) {
+    for (const char *type : {"f16", "bf16"}) {
+      std::string stored = llvm::formatv("tensor<{0}x{1}>", dims, type),
+                  wide = llvm::formatv("tensor<{0}xf32>", dims),
+                  mean = llvm::formatv("tensor<{0}xf32>", kept);
+      EXPECT_TRUE(
+          columnsMatch(regionText("rows", llvm::formatv("(%a: {0}) -> ({1}, {1})", stored, mean),
+                                  llvm::formatv(R"(
+      %w = tn.cast %a : ({0}) -> {1}
+      %m = tn.reduce <mean> %w {{axes = array<i64: 1>, keepdims = true} : ({1}) -> {2}
+      %s = tn.mul %w, %w : ({1}, {1}) -> {1}
+      %q = tn.reduce <mean> %s {{axes = array<i64: 1>, keepdims = true} : ({1}) -> {2}
+      return %m, %q : {2}, {2})",
+                                                stored, wide, mean)),
+                       "sm_90a"))
+          << stored;
+    }
+  }
+}
+
 /// A batch of one, and other dims of 1, in front of rows, behind columns, and on either side.
 TEST(Columns, DimsOfOneBelongToRowsAndColumns) {
   const std::tuple<const char *, const char *, int> shapes[] = {

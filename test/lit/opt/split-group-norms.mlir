@@ -1,0 +1,68 @@
+// RUN: %tenon-opt %s --pass=split-group-norms --check | FileCheck %s
+
+// Channels are last, as the convolution before it has them; the transposes cancel.
+// CHECK-LABEL: @normed
+func.func @normed(%x: tensor<2x5x3x8xf16>, %s: tensor<8xf16>, %b: tensor<8xf16>) -> tensor<2x5x3x8xf16> {
+  // CHECK-NOT: tn.transpose
+  // CHECK: tn.reduce <mean> %{{.*}} {axes = array<i64: 1>
+  // CHECK: tn.reduce <mean> %{{.*}} {axes = array<i64: 2>
+  // CHECK-NOT: tn.group_norm
+  // CHECK: %[[Y:.*]] = tn.cast {{.*}} -> tensor<2x5x3x8xf16>
+  // CHECK: tn.silu %[[Y]]
+  // CHECK-NOT: tn.transpose
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
+  %1 = tn.group_norm %0, %s, %b {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5x3xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5x3xf16>
+  %2 = tn.silu %1 : tensor<2x8x5x3xf16>
+  %3 = tn.transpose %2 [0, 2, 3, 1] : (tensor<2x8x5x3xf16>) -> tensor<2x5x3x8xf16>
+  return %3 : tensor<2x5x3x8xf16>
+}
+
+// Squares of 32-bit floats would lose digits, and channels that are first need no other form.
+// CHECK-LABEL: @kept
+func.func @kept(%x: tensor<2x5x8xf32>, %y: tensor<2x8x5xf16>, %s: tensor<8xf32>, %t: tensor<8xf16>) -> (tensor<2x8x5xf32>, tensor<2x8x5xf16>) {
+  // CHECK: tn.group_norm
+  // CHECK: tn.group_norm
+  %0 = tn.transpose %x [0, 2, 1] : (tensor<2x5x8xf32>) -> tensor<2x8x5xf32>
+  %1 = tn.group_norm %0, %s, %s {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<2x8x5xf32>
+  %2 = tn.group_norm %y, %t, %t {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5xf16>
+  return %1, %2 : tensor<2x8x5xf32>, tensor<2x8x5xf16>
+}
+
+// Without an operator for it: groups become the channels of an instance norm.
+// CHECK-LABEL: @reshaped
+func.func @reshaped(%x: tensor<2x5x3x8xf16>, %c: tensor<8x1x1xf16>) -> tensor<2x8x5x3xf16> {
+  // CHECK-NOT: tn.group_norm
+  // CHECK: tn.reduce <mean>
+  // CHECK: tn.transpose
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
+  %1 = tn.reshape %0 : (tensor<2x8x5x3xf16>) -> tensor<2x4x30xf16>
+  %s = tn.constant dense<[1.0, 2.0, 1.0, 0.5]> : tensor<4xf16> : tensor<4xf16>
+  %b = tn.constant dense<[0.0, 1.0, 0.0, 0.0]> : tensor<4xf16> : tensor<4xf16>
+  %2 = tn.group_norm %1, %s, %b {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x4x30xf16>, tensor<4xf16>, tensor<4xf16>) -> tensor<2x4x30xf16>
+  %3 = tn.reshape %2 : (tensor<2x4x30xf16>) -> tensor<2x8x5x3xf16>
+  %4 = tn.mul %3, %c : (tensor<2x8x5x3xf16>, tensor<8x1x1xf16>) -> tensor<2x8x5x3xf16>
+  return %4 : tensor<2x8x5x3xf16>
+}
+
+// Resizing has no order of dims of its own.
+// CHECK-LABEL: @resized
+func.func @resized(%x: tensor<1x2x3x8xf16>) -> tensor<1x4x6x8xf16> {
+  // CHECK-NOT: tn.transpose
+  // CHECK: tn.resize <nearest> %arg0 {{.*}}scales = array<f64: 1.000000e+00, 2.000000e+00, 2.000000e+00, 1.000000e+00>{{.*}} -> tensor<1x4x6x8xf16>
+  // CHECK-NOT: tn.transpose
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<1x2x3x8xf16>) -> tensor<1x8x2x3xf16>
+  %1 = tn.resize <nearest> %0 {coordinates = "asymmetric", nearest = "floor", scales = array<f64: 1.0, 1.0, 2.0, 2.0>, cubicA = -7.5e-01 : f64, excludeOutside = false, antialias = false, extrapolation = 0.0 : f64, roi = array<f64>} : (tensor<1x8x2x3xf16>) -> tensor<1x8x4x6xf16>
+  %2 = tn.transpose %1 [0, 2, 3, 1] : (tensor<1x8x4x6xf16>) -> tensor<1x4x6x8xf16>
+  return %2 : tensor<1x4x6x8xf16>
+}
+
+// Few columns of many positions: parts of these first.
+// CHECK-LABEL: @parts
+func.func @parts(%x: tensor<1x128x128x64xf16>, %s: tensor<64xf16>) -> tensor<1x64x128x128xf16> {
+  // CHECK: tn.reduce <mean> {{.*}}tensor<2x8192x64xf32>
+  // CHECK: tn.reduce <mean> {{.*}}tensor<1x2x64xf32>
+  // CHECK: tn.reduce <mean> {{.*}}tensor<1x32x2xf32>
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<1x128x128x64xf16>) -> tensor<1x64x128x128xf16>
+  %1 = tn.group_norm %0, %s, %s {groups = 32 : i64, epsilon = 1.0e-05 : f64} : (tensor<1x64x128x128xf16>, tensor<64xf16>, tensor<64xf16>) -> tensor<1x64x128x128xf16>
+  return %1 : tensor<1x64x128x128xf16>
+}
