@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/base/RegionShapes.h"
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
+#include "compiler/codegen/cpu/base/SharedMemory.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
@@ -105,6 +106,7 @@ struct Lowered {
   AffineExpr scratch;
   bool mayOverwriteInputs;
   std::optional<RegionStep> exchange = std::nullopt;
+  SmallVector<AffineExpr> temporaries = {};
 };
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
@@ -129,6 +131,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
     return Lowered{{}, {}, false, std::move(region.exchange)};
   }
   func::FuncOp kernel = region.kernel;
+  AffineMapAttr temporaries = dyn_cast_or_null<AffineMapAttr>(kernel->removeAttr(kTemporaries));
   // Folds the dims of tiles, so that bufferization sees equal sizes as equal.
   if (failed(runPasses(module, {memref::createResolveRankedShapeTypeResultDimsPass,
                                 createCanonicalizerPass, createCSEPass})) ||
@@ -149,7 +152,11 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }
-  return Lowered{region.grid, *scratch, region.mayOverwriteInputs};
+  Lowered lowered{region.grid, *scratch, region.mayOverwriteInputs};
+  if (temporaries) {
+    llvm::append_range(lowered.temporaries, temporaries.getValue().getResults());
+  }
+  return lowered;
 }
 
 /// A guarded kernel has the product micro-kernels that it calls inside, so that their accesses are
@@ -216,8 +223,13 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   if (!object) {
     return object.takeError();
   }
-  return Kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
+  Kernel kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
                 programOf(lowered->scratch), lowered->mayOverwriteInputs};
+  for (AffineExpr bytes : lowered->temporaries) {
+    kernel.temporaries.push_back(programOf(bytes));
+  }
+  kernel.preparing = kernel.temporaries.empty() ? "" : preparingSymbol(symbol);
+  return kernel;
 }
 
 } // namespace tenon::codegen::cpu
