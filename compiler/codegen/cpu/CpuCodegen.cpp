@@ -218,8 +218,15 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }
-  llvm::Expected<std::string> object =
-      emitObject(*module, level, guarded ? symbol : llvm::StringRef());
+  std::string preparing = lowered->temporaries.empty() ? "" : preparingSymbol(symbol);
+  SmallVector<StringRef> checked;
+  if (guarded) {
+    checked.push_back(symbol);
+    if (!preparing.empty()) {
+      checked.push_back(preparing);
+    }
+  }
+  llvm::Expected<std::string> object = emitObject(*module, level, checked);
   if (!object) {
     return object.takeError();
   }
@@ -228,7 +235,7 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   for (AffineExpr bytes : lowered->temporaries) {
     kernel.temporaries.push_back(programOf(bytes));
   }
-  kernel.preparing = kernel.temporaries.empty() ? "" : preparingSymbol(symbol);
+  kernel.preparing = std::move(preparing);
   return kernel;
 }
 
