@@ -299,6 +299,21 @@ const std::vector<OpRow> &opTable() {
        "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>"},
+      // Weights of a size that all threads share each step.
+      {"tn.recurrence", "f32", {{"3, N, 1024"}, {"256, 1024", "T", -0.1, 0.1}, {"N, 256"}, {"N, 256"}, {"768"}},
+       {{"3, N, 256"}, {"N, 256"}, {"N, 256"}},
+       "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
+       "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 0>"},
+      {"tn.recurrence", "f32", {{"N, 2, 960"}, {"320, 960", "T", -0.1, 0.1}, {"2, 320"}, {"320"}}, {{"N, 2, 320"}, {"2, 320"}},
+       "cell = \"gru\", reverse = false, linearBeforeReset = true, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0>"},
+      {"tn.recurrence", "f32", {{"2, N, 960"}, {"320, 960", "T", -0.1, 0.1}, {"N, 320"}}, {{"2, N, 320"}, {"N, 320"}},
+       "cell = \"gru\", reverse = true, linearBeforeReset = false, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", "f32", {{"N, 1, 512"}, {"512, 512", "T", -0.1, 0.1}, {"1, 512"}}, {{"N, 1, 512"}, {"1, 512"}},
+       "cell = \"rnn\", reverse = false, linearBeforeReset = false, activations = [\"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
       {"tn.recurrence", "f32", {{"N, 2, 4"}, {"1, 4"}, {"2, 1"}, {"2, 1"}}, {{"N, 2, 1"}, {"2, 1"}, {"2, 1"}},
        "cell = \"lstm\", reverse = false, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "

@@ -5,7 +5,8 @@
 // A round is a step, or half of one where the candidate of a GRU waits for all reset gates. Any
 // thread takes any block of a round that nobody has taken, and goes on when all blocks are done: no
 // thread waits for one that has not begun, so that fewer threads than there are grid points, or
-// threads that come late, only take longer. Relies on weights in panels of their columns.
+// threads that come late, only take longer. Relies on weights in panels of their columns. One file:
+// rounds, and what a block of one computes for each cell, over the same arrays.
 #include "compiler/codegen/cpu/recurrent/SharedRecurrence.h"
 
 #include "compiler/codegen/common/math/RecurrentCell.h"
@@ -14,7 +15,6 @@
 #include "compiler/codegen/cpu/gemm/ProductCalls.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -28,9 +28,6 @@ namespace {
 constexpr int64_t kBlockUnits = kPanel;
 /// Rows that have no need of kernels that hold a block of rows and columns in registers.
 constexpr int64_t kFewestRows = 4;
-/// A panel is fetched so many elements of the depth ahead, 2 KiB, a line of the caches at a time:
-/// 0.73 to 0.94 of the time without, where one core's cache holds the weights or the next level's.
-constexpr int64_t kDepthsAhead = 16, kLineFloats = 16;
 /// Words of 64 bits from one that is shared to the next: a line of the caches each.
 constexpr int64_t kLineWords = 8;
 /// The words before those of the blocks: threads that have come, blocks done in all rounds, grid
@@ -208,32 +205,25 @@ void SharedRecurrenceLowering::prepare() {
   });
 }
 
-/// The sums of few rows: a panel is read in one stream with as few instructions as there can be,
-/// since what counts is how much of it is on its way. Products of several neighbours of the depth
-/// have sums of their own, so that no addition waits for the one before.
+/// The sums of few rows: a panel is read with as few instructions as there can be and in several
+/// streams, each a part of the depth with sums of its own, since what counts is how much of the
+/// weights is on its way.
 void SharedRecurrenceLowering::multiplyFew(const IndexMath &math, Value panel, const Rows &from,
                                            Value gate, int64_t count) {
-  int64_t vectors = kPanel / lanes, depths = std::max<int64_t>(1, mostSums() / (count * vectors));
+  int64_t vectors = kPanel / lanes, parts = std::max<int64_t>(1, mostSums() / (count * vectors));
   TypedAttr zeros = math.builder.getZeroAttr(wide);
   Value zero = arith::ConstantOp::create(math.builder, math.location, zeros);
-  SmallVector<Value> starts(depths * count * vectors, zero);
+  SmallVector<Value> starts(parts * count * vectors, zero);
   scf::ForOp loop = scf::ForOp::create(
-      math.builder, math.location, math.constant(0), math.constant(hidden), math.constant(depths),
-      starts, [&](OpBuilder &b, Location location, Value k, ValueRange held) {
+      math.builder, math.location, math.constant(0), math.constant(hidden / parts),
+      math.constant(1), starts, [&](OpBuilder &b, Location location, Value k, ValueRange held) {
         IndexMath in(b, location);
         SmallVector<Value> next;
-        for (int64_t depth = 0; depth < depths; ++depth) {
-          Value own = in.add(k, in.constant(depth));
+        for (int64_t part = 0; part < parts; ++part) {
+          Value own = in.add(k, in.constant(part * (hidden / parts)));
           SmallVector<Value> loaded;
           for (int64_t i = 0; i < vectors; ++i) {
             loaded.push_back(load(in, weights, {panel, own, in.constant(i * lanes)}));
-            if (i * lanes % kLineFloats == 0) {
-              Value ahead = in.add(in.mul(panel, in.constant(hidden)),
-                                   in.add(own, in.constant(kDepthsAhead)));
-              ahead = in.add(in.mul(ahead, in.constant(kPanel)), in.constant(i * lanes));
-              LLVM::Prefetch::create(b, location, in.pointer(weights, ahead), /*rw=*/0, /*hint=*/3,
-                                     /*cache=*/1);
-            }
           }
           for (int64_t row = 0; row < count; ++row) {
             Value place = in.add(in.add(from.first, in.constant(row * hidden)), own);
@@ -248,8 +238,8 @@ void SharedRecurrenceLowering::multiplyFew(const IndexMath &math, Value panel, c
       });
   for (int64_t i = 0; i < count * vectors; ++i) {
     Value total = loop.getResult(i);
-    for (int64_t depth = 1; depth < depths; ++depth) {
-      total = cell(math).add(total, loop.getResult(depth * count * vectors + i));
+    for (int64_t part = 1; part < parts; ++part) {
+      total = cell(math).add(total, loop.getResult(part * count * vectors + i));
     }
     Value place[] = {gate, math.constant(i / vectors), math.constant(i % vectors * lanes)};
     storeLanes(math, total, sums, place, Value());
@@ -497,7 +487,7 @@ AffineExpr SharedRecurrenceLowering::lower() {
 
 /// Bytes of weights from which on a step takes longer than threads wait for each other, and what
 /// is predicted of fewer, in times of rows that are computed each on its own. Measured.
-constexpr int64_t kLeastBytes = 1 << 19;
+constexpr int64_t kLeastBytes = 1 << 20;
 constexpr double kWaitingFactor = 2;
 
 FamilyMatch matchSharedRecurrence(Region &region) {
