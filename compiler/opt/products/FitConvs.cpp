@@ -210,13 +210,11 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
       : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
-    int64_t aligned = alignedChannels(op), rank = op.getType().getRank();
+    int64_t aligned = alignedChannels(op);
     if (op.getGroups() != 1 || aligned == channelsOf(op)) {
       return failure();
     }
-    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
-    ends.back() = aligned - channelsOf(op);
-    Value x = pad(rewriter, op.getLoc(), op.getX(), begins, ends);
+    Value x = withChannels(rewriter, op.getLoc(), op.getX(), aligned - channelsOf(op));
     Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
     rewriter.modifyOpInPlace(op, [&] {
       op.getXMutable().set(x);
@@ -226,6 +224,18 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
   }
 
 private:
+  /// With `more` channels behind the last dim's, ahead of a transpose that brought them there:
+  /// where channels are an outer dim, what is copied are rows, not single elements.
+  static Value withChannels(PatternRewriter &rewriter, Location location, Value x, int64_t more) {
+    tn::TransposeOp moved = x.getDefiningOp<tn::TransposeOp>();
+    bool isAhead = moved && moved->hasOneUse();
+    int64_t rank = tensorType(x).getRank(), channels = rank - 1;
+    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
+    ends[isAhead ? moved.getPermutation()[channels] : channels] = more;
+    Value padded = pad(rewriter, location, isAhead ? moved.getX() : x, begins, ends);
+    return isAhead ? transpose(rewriter, location, padded, moved.getPermutation()) : padded;
+  }
+
   DerivedWeights &weights;
   int64_t (*alignedChannels)(tn::ConvOp);
 };
