@@ -51,7 +51,7 @@ def minima(calls, x, options):
             if name in counts:
                 times[name].append(passed * 1e3 / counts[name])
             else:  # the first also warms up
-                counts[name] = max(1, int(1e-3 / max(passed, 1e-6)))
+                counts[name] = max(1, int(3e-4 / max(passed, 1e-6)))
     return {name: min(values) for name, values in times.items()}
 
 

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/movement/ByteTable.h"
+#include "compiler/codegen/cpu/movement/PadRows.h"
 #include "compiler/codegen/cpu/recurrent/SharedRecurrence.h"
 #include "mlir/Parser/Parser.h"
 
@@ -36,11 +37,11 @@ private:
 
 const KernelFamilies &kernelFamilies() {
   static const KernelFamily *const kFamilies[] = {
-      &kCollective,    &kConvGrouped,      &kGemmPacked,     &kGemmLowBits,    &kConvWinograd2,
-      &kConvWinograd4, &kAttentionFlash,   &kAttentionPaged, &kPagedWrite,     &kConvPatches,
-      &kScan,          &kRecurrenceShared, &kRecurrence,     &kTopKVectors,    &kSortRadix,
-      &kTopKHeap,      &kConcatCopy,       &kByteTable,      &kSoftmaxColumns, &kResizeRows,
-      &kScatterOwned,  &kHistogram,        &kTiled,
+      &kCollective,    &kConvGrouped,      &kGemmPacked,     &kGemmLowBits, &kConvWinograd2,
+      &kConvWinograd4, &kAttentionFlash,   &kAttentionPaged, &kPagedWrite,  &kConvPatches,
+      &kScan,          &kRecurrenceShared, &kRecurrence,     &kTopKVectors, &kSortRadix,
+      &kTopKHeap,      &kConcatCopy,       &kByteTable,      &kPadRows,     &kSoftmaxColumns,
+      &kResizeRows,    &kScatterOwned,     &kHistogram,      &kTiled,
   };
   static const KernelFamilies table(kFamilies);
   return table;
