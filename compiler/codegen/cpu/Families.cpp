@@ -2,9 +2,6 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
-#include "compiler/codegen/cpu/movement/ByteTable.h"
-#include "compiler/codegen/cpu/movement/PadRows.h"
-#include "compiler/codegen/cpu/recurrent/SharedRecurrence.h"
 #include "mlir/Parser/Parser.h"
 
 using namespace mlir;

@@ -2,11 +2,10 @@
 // (opt/precision/TabulateChains.cpp): sixteen parts of sixteen bytes in registers, of which a
 // shuffle gives every element the byte that it would have in that part, or zero where it belongs to
 // another. Relies on a shuffle that gives zero for numbers from 128 on, as x86 has it.
-#include "compiler/codegen/cpu/movement/ByteTable.h"
-
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Failures.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -1,10 +1,9 @@
 // Padding with one number as copies and fills of neighbouring elements, where the last dim stays as
 // it is: a line of the last padded dim and of all behind it is what is filled before, copied, and
 // filled behind, or filled as a whole.
-#include "compiler/codegen/cpu/movement/PadRows.h"
-
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

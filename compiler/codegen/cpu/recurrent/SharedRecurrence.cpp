@@ -7,10 +7,9 @@
 // thread waits for one that has not begun, so that fewer threads than there are grid points, or
 // threads that come late, only take longer. Relies on weights in panels of their columns. One file:
 // rounds, and what a block of one computes for each cell, over the same arrays.
-#include "compiler/codegen/cpu/recurrent/SharedRecurrence.h"
-
 #include "compiler/codegen/common/math/RecurrentCell.h"
 #include "compiler/codegen/common/region/Weights.h"
+#include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/base/SharedMemory.h"
 #include "compiler/codegen/cpu/gemm/ProductCalls.h"
 #include "engine/Level.h"
