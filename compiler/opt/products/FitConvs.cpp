@@ -204,10 +204,16 @@ int64_t channelsForCpu(tn::ConvOp op) {
   return isTaken ? llvm::alignTo(channelsOf(op), 2) : channelsOf(op);
 }
 
+/// Where channels are added if a transpose brings them to the end: ahead of it, where they are
+/// planes that are copied whole, or behind it, where all of this is one kernel.
+enum class Where { AheadOfTranspose, BehindTranspose };
+
 /// conv(x, w) -> conv(pad(x), pad(w)) with channels that are aligned
 struct PadConv : OpRewritePattern<tn::ConvOp> {
-  PadConv(MLIRContext *context, DerivedWeights &weights, int64_t (*alignedChannels)(tn::ConvOp))
-      : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels) {}
+  PadConv(MLIRContext *context, DerivedWeights &weights, int64_t (*alignedChannels)(tn::ConvOp),
+          Where where)
+      : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels),
+        where(where) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
     int64_t aligned = alignedChannels(op);
@@ -224,11 +230,10 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
   }
 
 private:
-  /// With `more` channels behind the last dim's, ahead of a transpose that brought them there:
-  /// where channels are an outer dim, what is copied are rows, not single elements.
-  static Value withChannels(PatternRewriter &rewriter, Location location, Value x, int64_t more) {
+  /// With `more` channels behind the last dim's.
+  Value withChannels(PatternRewriter &rewriter, Location location, Value x, int64_t more) const {
     tn::TransposeOp moved = x.getDefiningOp<tn::TransposeOp>();
-    bool isAhead = moved && moved->hasOneUse();
+    bool isAhead = where == Where::AheadOfTranspose && moved && moved->hasOneUse();
     int64_t rank = tensorType(x).getRank(), channels = rank - 1;
     SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
     ends[isAhead ? moved.getPermutation()[channels] : channels] = more;
@@ -238,6 +243,7 @@ private:
 
   DerivedWeights &weights;
   int64_t (*alignedChannels)(tn::ConvOp);
+  Where where;
 };
 
 } // namespace
@@ -245,7 +251,7 @@ private:
 LogicalResult padChannelsToVnni(ModuleOp module, tn::WeightStore &store) {
   DerivedWeights weights(store);
   RewritePatternSet patterns(module.getContext());
-  patterns.add<PadConv>(module.getContext(), weights, channelsForCpu);
+  patterns.add<PadConv>(module.getContext(), weights, channelsForCpu, Where::AheadOfTranspose);
   return runPatterns(module, std::move(patterns));
 }
 
@@ -255,7 +261,7 @@ LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
   patterns
       .add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, SinkNarrowing, EvenPads>(
           module.getContext());
-  patterns.add<PadConv>(module.getContext(), weights, channelsForGpu);
+  patterns.add<PadConv>(module.getContext(), weights, channelsForGpu, Where::BehindTranspose);
   return runPatterns(module, std::move(patterns));
 }
 
