@@ -1,5 +1,6 @@
 // Binds the two code generators to one interface. A CPU region is one kernel over all its buffers
-// and symbols; the support code of a level is compiled once and kept in the cache.
+// and symbols, few with one before it; the support code of a level is compiled once and kept in the
+// cache.
 #include "compiler/pipeline/CodeTarget.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
@@ -26,6 +27,17 @@ codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape 
   step.scratch = std::move(kernel.scratch);
   step.mayOverwriteInputs = kernel.mayOverwriteInputs;
   codegen::CompiledRegion region;
+  for (codegen::Program &bytes : kernel.temporaries) {
+    step.buffers.push_back(static_cast<uint32_t>(step.buffers.size()));
+    region.code.temporaries.push_back(std::move(bytes));
+  }
+  if (!kernel.preparing.empty()) {
+    codegen::RegionStep first = step;
+    first.symbol = std::move(kernel.preparing);
+    first.grid = {{engine::ExprOp::Constant, 1}};
+    first.scratch = {};
+    region.code.steps.push_back(std::move(first));
+  }
   region.code.steps.push_back(std::move(step));
   region.object = std::move(kernel.object);
   return region;

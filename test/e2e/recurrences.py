@@ -129,6 +129,22 @@ class Recurrences(ToolTest):
                 np.savez(self.folder / "in.npz", x=self.sequence(9, 2), lengths=np.array([9, wrong], np.int32))
                 self.refuse(5, "TN0611", "run", "m.tenon", "--inputs", "in.npz")
 
+    def test_wide_layers_share_steps(self):
+        """All threads work on each step: equal bytes from any number of them."""
+        for op, hidden, direction in (("LSTM", 256, "forward"), ("GRU", 320, "bidirectional")):
+            with self.subTest(op=op):
+                session = self.layer(op, direction, hidden)
+                self.assertIn("recurrence_shared", self.succeed("explain", "kernels", "m.tenon").stdout)
+                for length, batch in ((1, 1), (9, 3), (4, 17)):
+                    self.agree(session, x=self.sequence(length, batch))
+                wanted = None
+                np.savez(self.folder / "in.npz", x=self.sequence(20, 2))
+                for threads in (1, 2, 7):
+                    self.succeed("run", "m.tenon", "--inputs", "in.npz", "-o", "out.npz", "--threads", str(threads))
+                    got = {name: value.tobytes() for name, value in np.load(self.folder / "out.npz").items()}
+                    wanted = wanted or got
+                    self.assertEqual(wanted, got)
+
     def test_gpus_have_kernels(self):
         """With clusters and without, weights in registers and not; results are compared on a GPU by hand (test/ops has all forms)."""
         for hidden in (8, 256, 640):

@@ -219,6 +219,10 @@ const std::vector<OpRow> &opTable() {
        "starts = affine_map<()[N] -> (4, 3)>, steps = array<i64: -2, 1>"},
       {"tn.pad", kMoved, {{"3, N"}, {""}}, {{"4, N + 5"}},
        "begins = array<i64: 2, 2>, ends = array<i64: -1, 3>, mode = #tn.pad_mode<constant>"},
+      {"tn.pad", kMoved, {{"2, 3, N, 5"}, {""}}, {{"3, 6, N + 5, 5"}},
+       "begins = array<i64: 0, 1, 2, 0>, ends = array<i64: 1, 2, 3, 0>, mode = #tn.pad_mode<constant>"},
+      {"tn.pad", "f32 ui8 f16", {{"2, N, 70"}}, {{"2, N + 1, 70"}},
+       "begins = array<i64: 0, 1, 0>, ends = array<i64: 0, 0, 0>, mode = #tn.pad_mode<constant>"},
       {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
        "begins = array<i64: 1, 2>, ends = array<i64: 1, 3>, mode = #tn.pad_mode<edge>"},
       {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
@@ -226,6 +230,7 @@ const std::vector<OpRow> &opTable() {
       {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
        "begins = array<i64: 1, 2>, ends = array<i64: 1, 3>, mode = #tn.pad_mode<wrap>"},
       {"tn.gather", kMoved, {{"3, 7, N"}, {"2, 4", "i64", -7, 6}}, {{"3, 2, 4, N"}}, "axis = 1 : i64"},
+      {"tn.gather", "ui8 i8", {{"256"}, {"N, 33", "i32", -256, 255}}, {{"N, 33"}}, "axis = 0 : i64"},
       {"tn.gather_elements", kMoved, {{"7, N"}, {"4, N", "i32", -7, 6}}, {{"4, N"}}, "axis = 0 : i64"},
       {"tn.gather_nd", kMoved, {{"3, 7, 5, N"}, {"3, 4, 2", "i64", -5, 4}}, {{"3, 4, N"}},
        "batchDims = 1 : i64"},
@@ -299,6 +304,21 @@ const std::vector<OpRow> &opTable() {
        "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>"},
+      // Weights of a size that all threads share each step.
+      {"tn.recurrence", "f32", {{"3, N, 1024"}, {"256, 1024", "T", -0.1, 0.1}, {"N, 256"}, {"N, 256"}, {"768"}},
+       {{"3, N, 256"}, {"N, 256"}, {"N, 256"}},
+       "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
+       "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 0>"},
+      {"tn.recurrence", "f32", {{"N, 2, 960"}, {"320, 960", "T", -0.1, 0.1}, {"2, 320"}, {"320"}}, {{"N, 2, 320"}, {"2, 320"}},
+       "cell = \"gru\", reverse = false, linearBeforeReset = true, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0>"},
+      {"tn.recurrence", "f32", {{"2, N, 960"}, {"320, 960", "T", -0.1, 0.1}, {"N, 320"}}, {{"2, N, 320"}, {"N, 320"}},
+       "cell = \"gru\", reverse = true, linearBeforeReset = false, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", "f32", {{"N, 1, 512"}, {"512, 512", "T", -0.1, 0.1}, {"1, 512"}}, {{"N, 1, 512"}, {"1, 512"}},
+       "cell = \"rnn\", reverse = false, linearBeforeReset = false, activations = [\"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
       {"tn.recurrence", "f32", {{"N, 2, 4"}, {"1, 4"}, {"2, 1"}, {"2, 1"}}, {{"N, 2, 1"}, {"2, 1"}, {"2, 1"}},
        "cell = \"lstm\", reverse = false, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "

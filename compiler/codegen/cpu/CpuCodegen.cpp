@@ -12,6 +12,7 @@
 #include "compiler/codegen/cpu/base/RegionShapes.h"
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
+#include "compiler/codegen/cpu/base/SharedMemory.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "compiler/codegen/cpu/gemm/LowBitKernels.h"
 #include "compiler/codegen/cpu/gemm/TileProduct.h"
@@ -106,6 +107,7 @@ struct Lowered {
   AffineExpr scratch;
   bool mayOverwriteInputs;
   std::optional<RegionStep> exchange = std::nullopt;
+  SmallVector<AffineExpr> temporaries = {};
 };
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
@@ -130,6 +132,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
     return Lowered{{}, {}, false, std::move(region.exchange)};
   }
   func::FuncOp kernel = region.kernel;
+  AffineMapAttr temporaries = dyn_cast_or_null<AffineMapAttr>(kernel->removeAttr(kTemporaries));
   // Folds the dims of tiles, so that bufferization sees equal sizes as equal.
   if (failed(runPasses(module, {memref::createResolveRankedShapeTypeResultDimsPass,
                                 createCanonicalizerPass, createCSEPass})) ||
@@ -150,7 +153,11 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }
-  return Lowered{region.grid, *scratch, region.mayOverwriteInputs};
+  Lowered lowered{region.grid, *scratch, region.mayOverwriteInputs};
+  if (temporaries) {
+    llvm::append_range(lowered.temporaries, temporaries.getValue().getResults());
+  }
+  return lowered;
 }
 
 /// A guarded kernel has the product micro-kernels that it calls inside, so that their accesses are
@@ -219,13 +226,25 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }
-  llvm::Expected<std::string> object =
-      emitObject(*module, level, guarded ? symbol : llvm::StringRef());
+  std::string preparing = lowered->temporaries.empty() ? "" : preparingSymbol(symbol);
+  SmallVector<StringRef> checked;
+  if (guarded) {
+    checked.push_back(symbol);
+    if (!preparing.empty()) {
+      checked.push_back(preparing);
+    }
+  }
+  llvm::Expected<std::string> object = emitObject(*module, level, checked);
   if (!object) {
     return object.takeError();
   }
-  return Kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
+  Kernel kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
                 programOf(lowered->scratch), lowered->mayOverwriteInputs};
+  for (AffineExpr bytes : lowered->temporaries) {
+    kernel.temporaries.push_back(programOf(bytes));
+  }
+  kernel.preparing = std::move(preparing);
+  return kernel;
 }
 
 } // namespace tenon::codegen::cpu

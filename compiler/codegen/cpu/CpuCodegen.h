@@ -40,6 +40,10 @@ struct Kernel {
   std::vector<engine::ExprTerm> scratch;
   /// As of codegen::RegionStep.
   bool mayOverwriteInputs = false;
+  /// Over `sizes`: bytes of memory that all calls share, each a buffer behind the outputs, and the
+  /// kernel of one grid point that runs before and prepares it. None for most.
+  std::vector<std::vector<engine::ExprTerm>> temporaries = {};
+  std::string preparing = {};
   /// What ranks exchange, in place of all that.
   std::optional<RegionStep> exchange = std::nullopt;
 };

@@ -43,11 +43,11 @@ private:
 
 const KernelFamilies &kernelFamilies() {
   static const KernelFamily *const kFamilies[] = {
-      &kCollective,    &kConvGrouped,    &kGemmPacked,     &kGemmLowBits,  &kConvWinograd2,
-      &kConvWinograd4, &kAttentionFlash, &kAttentionPaged, &kPagedWrite,   &kConvPatches,
-      &kScan,          &kRecurrence,     &kTopKVectors,    &kSortRadix,    &kTopKHeap,
-      &kConcatCopy,    &kSoftmaxColumns, &kResizeRows,     &kScatterOwned, &kHistogram,
-      &kUserKernel,    &kTiled,
+      &kCollective,    &kConvGrouped,      &kGemmPacked,     &kGemmLowBits, &kConvWinograd2,
+      &kConvWinograd4, &kAttentionFlash,   &kAttentionPaged, &kPagedWrite,  &kConvPatches,
+      &kScan,          &kRecurrenceShared, &kRecurrence,     &kTopKVectors, &kSortRadix,
+      &kTopKHeap,      &kConcatCopy,       &kByteTable,      &kPadRows,     &kSoftmaxColumns,
+      &kResizeRows,    &kScatterOwned,     &kHistogram,      &kUserKernel,  &kTiled,
   };
   static const KernelFamilies table(kFamilies);
   return table;

@@ -204,19 +204,23 @@ int64_t channelsForCpu(tn::ConvOp op) {
   return isTaken ? llvm::alignTo(channelsOf(op), 2) : channelsOf(op);
 }
 
+/// Where channels are added if a transpose brings them to the end: ahead of it, where they are
+/// planes that are copied whole, or behind it, where all of this is one kernel.
+enum class Where { AheadOfTranspose, BehindTranspose };
+
 /// conv(x, w) -> conv(pad(x), pad(w)) with channels that are aligned
 struct PadConv : OpRewritePattern<tn::ConvOp> {
-  PadConv(MLIRContext *context, DerivedWeights &weights, int64_t (*alignedChannels)(tn::ConvOp))
-      : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels) {}
+  PadConv(MLIRContext *context, DerivedWeights &weights, int64_t (*alignedChannels)(tn::ConvOp),
+          Where where)
+      : OpRewritePattern(context), weights(weights), alignedChannels(alignedChannels),
+        where(where) {}
 
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
-    int64_t aligned = alignedChannels(op), rank = op.getType().getRank();
+    int64_t aligned = alignedChannels(op);
     if (op.getGroups() != 1 || aligned == channelsOf(op)) {
       return failure();
     }
-    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
-    ends.back() = aligned - channelsOf(op);
-    Value x = pad(rewriter, op.getLoc(), op.getX(), begins, ends);
+    Value x = withChannels(rewriter, op.getLoc(), op.getX(), aligned - channelsOf(op));
     Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
     rewriter.modifyOpInPlace(op, [&] {
       op.getXMutable().set(x);
@@ -226,8 +230,20 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
   }
 
 private:
+  /// With `more` channels behind the last dim's.
+  Value withChannels(PatternRewriter &rewriter, Location location, Value x, int64_t more) const {
+    tn::TransposeOp moved = x.getDefiningOp<tn::TransposeOp>();
+    bool isAhead = where == Where::AheadOfTranspose && moved && moved->hasOneUse();
+    int64_t rank = tensorType(x).getRank(), channels = rank - 1;
+    SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
+    ends[isAhead ? moved.getPermutation()[channels] : channels] = more;
+    Value padded = pad(rewriter, location, isAhead ? moved.getX() : x, begins, ends);
+    return isAhead ? transpose(rewriter, location, padded, moved.getPermutation()) : padded;
+  }
+
   DerivedWeights &weights;
   int64_t (*alignedChannels)(tn::ConvOp);
+  Where where;
 };
 
 } // namespace
@@ -235,7 +251,7 @@ private:
 LogicalResult padChannelsToVnni(ModuleOp module, tn::WeightStore &store) {
   DerivedWeights weights(store);
   RewritePatternSet patterns(module.getContext());
-  patterns.add<PadConv>(module.getContext(), weights, channelsForCpu);
+  patterns.add<PadConv>(module.getContext(), weights, channelsForCpu, Where::AheadOfTranspose);
   return runPatterns(module, std::move(patterns));
 }
 
@@ -245,7 +261,7 @@ LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
   patterns
       .add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, SinkNarrowing, EvenPads>(
           module.getContext());
-  patterns.add<PadConv>(module.getContext(), weights, channelsForGpu);
+  patterns.add<PadConv>(module.getContext(), weights, channelsForGpu, Where::BehindTranspose);
   return runPatterns(module, std::move(patterns));
 }
 

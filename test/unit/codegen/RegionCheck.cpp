@@ -70,11 +70,19 @@ struct KernelRun {
   int32_t status = 0;
 };
 
+std::vector<std::string> symbolsOf(const Kernel &kernel) {
+  std::vector<std::string> symbols = {kernel.symbol};
+  if (!kernel.preparing.empty()) {
+    symbols.push_back(kernel.preparing);
+  }
+  return symbols;
+}
+
 /// In this process.
 int32_t runLoaded(const Kernel &kernel, engine::CpuLevel level, ArrayRef<EmulatedBuffer> memory,
                   const std::vector<int64_t> &symbols, int64_t grid, uint64_t scratchBytes,
                   int pieces) {
-  LoadedCode code(level, {kernel.object}, {kernel.symbol});
+  LoadedCode code(level, {kernel.object}, symbolsOf(kernel));
   std::vector<void *> buffers;
   std::vector<TenonRange> ranges;
   for (const EmulatedBuffer &buffer : memory) {
@@ -87,6 +95,10 @@ int32_t runLoaded(const Kernel &kernel, engine::CpuLevel level, ArrayRef<Emulate
   TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes, ranges.data(),
                              ranges.size()};
   int32_t status = 0;
+  if (!kernel.preparing.empty()) {
+    status = code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.preparing)(
+        &context, buffers.data(), symbols.data(), 0, 1);
+  }
   for (int piece = 0; piece < pieces; ++piece) {
     int64_t begin = grid * piece / pieces, end = grid * (piece + 1) / pieces;
     if (begin < end) {
@@ -117,13 +129,23 @@ KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
     memset(run.outputs.back().mutableBytes(), 0x7f, run.outputs.back().byteCount());
     addBuffer(run.outputs.back().bytes(), run.outputs.back().byteCount(), true);
   }
+  std::vector<std::vector<char>> temporaries;
+  for (const std::vector<engine::ExprTerm> &bytes : kernel.temporaries) {
+    temporaries.emplace_back(*engine::evaluate(bytes, symbols), char(0x7f));
+    addBuffer(temporaries.back().data(), temporaries.back().size(), true);
+  }
   int64_t grid = *engine::evaluate(kernel.grid, symbols);
   uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
   if (!isEmulated(level)) {
     run.status = runLoaded(kernel, level, buffers, symbols, grid, scratchBytes, pieces);
     return run;
   }
-  std::string code = linkedCode(level, {kernel.object}, {kernel.symbol});
+  std::string code = linkedCode(level, {kernel.object}, symbolsOf(kernel));
+  if (!kernel.preparing.empty()) {
+    Result<int32_t> prepared =
+        runEmulated(level, {code, kernel.preparing, buffers, symbols, scratchBytes, 1, 1});
+    EXPECT_TRUE(prepared) << prepared.status().message();
+  }
   Result<int32_t> status =
       runEmulated(level, {code, kernel.symbol, buffers, symbols, scratchBytes, grid, pieces});
   EXPECT_TRUE(status) << status.status().message();

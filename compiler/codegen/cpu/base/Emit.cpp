@@ -138,7 +138,7 @@ llvm::Error checkImports(llvm::StringRef object) {
 
 template <typename Module>
 llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
-                                 llvm::StringRef guarded = {}) {
+                                 llvm::ArrayRef<llvm::StringRef> guarded = {}) {
   const engine::CpuLevelRow &target = engine::rowOf(level);
   std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
   llvm::Error problem = llvm::Error::success();
@@ -204,7 +204,7 @@ llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel le
 }
 
 llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level,
-                                       llvm::StringRef guarded) {
+                                       llvm::ArrayRef<llvm::StringRef> guarded) {
   return emit(module, level, guarded);
 }
 

@@ -30,10 +30,10 @@ void registerEmitDialects(mlir::DialectRegistry &registry);
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module);
 
 /// Functions with external linkage are the object's symbols. No call is introduced but to memcpy,
-/// memset and memmove. `module` is in the LLVM dialect. `guarded` names a kernel whose accesses are
-/// checked, if one is to be.
+/// memset and memmove. `module` is in the LLVM dialect. `guarded` names kernels whose accesses are
+/// checked, if those are to be.
 llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level,
-                                       llvm::StringRef guarded = {});
+                                       llvm::ArrayRef<llvm::StringRef> guarded = {});
 
 /// The same from LLVM IR.
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level);

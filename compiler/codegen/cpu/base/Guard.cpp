@@ -9,6 +9,7 @@
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -108,6 +109,8 @@ private:
       redirect(load->getOperandUse(0), sizeOf(load->getType()), false);
     } else if (StoreInst *store = dyn_cast<StoreInst>(&instruction)) {
       redirect(store->getOperandUse(1), sizeOf(store->getValueOperand()->getType()), true);
+    } else if (isa<AtomicRMWInst, AtomicCmpXchgInst>(instruction)) {
+      redirect(instruction.getOperandUse(0), sizeOf(instruction.getOperand(1)->getType()), true);
     } else if (ReturnInst *end = dyn_cast<ReturnInst>(&instruction)) {
       Value *outside = builder.CreateLoad(builder.getInt1Ty(), failed);
       end->setOperand(0, builder.CreateSelect(outside, builder.getInt32(TENON_KERNEL_OUT_OF_BOUNDS),
@@ -150,6 +153,7 @@ private:
     case Intrinsic::lifetime_start:
     case Intrinsic::lifetime_end:
     case Intrinsic::assume:
+    case Intrinsic::x86_sse2_pause:
       return Error::success();
     default:
       break;
@@ -253,9 +257,9 @@ private:
   AllocaInst *failed = nullptr;
 };
 
-void inlineAll(Module &module, Function &kernel) {
+void inlineAll(Module &module, ArrayRef<Function *> kernels) {
   for (Function &function : module) {
-    if (!function.isDeclaration() && &function != &kernel) {
+    if (!function.isDeclaration() && !is_contained(kernels, &function)) {
       function.setLinkage(GlobalValue::InternalLinkage);
       function.removeFnAttr(Attribute::NoInline);
       function.addFnAttr(Attribute::AlwaysInline);
@@ -276,12 +280,15 @@ void inlineAll(Module &module, Function &kernel) {
 
 } // namespace
 
-Error guardAccesses(Module &module, StringRef name) {
-  Function *kernel = module.getFunction(name);
-  if (!kernel || kernel->isDeclaration()) {
-    return createStringError("there is no kernel '" + name + "' to guard");
+Error guardAccesses(Module &module, ArrayRef<StringRef> names) {
+  SmallVector<Function *> kernels;
+  for (StringRef name : names) {
+    kernels.push_back(module.getFunction(name));
+    if (!kernels.back() || kernels.back()->isDeclaration()) {
+      return createStringError("there is no kernel '" + name + "' to guard");
+    }
   }
-  inlineAll(module, *kernel);
+  inlineAll(module, kernels);
   SMDiagnostic diagnostic;
   std::unique_ptr<Module> check = parseAssemblyString(kIsInside, diagnostic, module.getContext());
   if (check) {
@@ -293,7 +300,12 @@ Error guardAccesses(Module &module, StringRef name) {
   }
   // The linker leaves out what is internal before it is called.
   module.getFunction("tenon_is_inside")->setLinkage(GlobalValue::InternalLinkage);
-  return Guard(*kernel).run();
+  for (Function *kernel : kernels) {
+    if (Error error = Guard(*kernel).run()) {
+      return error;
+    }
+  }
+  return Error::success();
 }
 
 } // namespace tenon::codegen::cpu

@@ -68,8 +68,9 @@ template <typename Op> Op firstOp(mlir::func::FuncOp source) {
 extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd2, kConvWinograd4,
     kConvPatches, kAttentionFlash, kAttentionPaged, kPagedWrite;
 // rows/, recurrent/, selection/, movement/
-extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
-    kTopKHeap, kConcatCopy, kCollective, kResizeRows, kScatterOwned;
+extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrenceShared, kRecurrence,
+    kTopKVectors, kSortRadix, kTopKHeap, kConcatCopy, kPadRows, kByteTable, kCollective,
+    kResizeRows, kScatterOwned;
 // custom/
 extern const KernelFamily kUserKernel;
 // strips/
