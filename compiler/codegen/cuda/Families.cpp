@@ -38,6 +38,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kRadixSort,
       &kPrefixScan,
       &kRecurrence,
+      &kRecurrencePersistent,
       &kScatter,
       &kPagedWrite,
       &kRowsStaged,

@@ -17,4 +17,19 @@ inline constexpr int64_t kMaxClusterBlocks = 8;
 /// Chosen, not measured.
 inline constexpr double kStepSeconds = 1e-6;
 
+/// Of persistent recurrences: weights of 32 bits that each of 256 threads holds through all steps
+/// (half of its registers), and rows of the batch of a group at most. Derived; chosen.
+inline constexpr int64_t kPersistentWords = 128, kPersistentRows = 128;
+/// Cycles a second; multiply-adds of mma.sync and of FP32 that a multiprocessor does in a cycle
+/// (half of its tensor cores' rate, three quarters of its FP32 rate); bytes of shared memory.
+/// Derived.
+inline constexpr double kClock = 1.7e9, kMmaPerCycle = 1024, kFmaPerCycle = 96,
+                        kSharedPerCycle = 128;
+/// Seconds of a step apart from products and copies: until all blocks of the grid have each other's
+/// state through the L2 (a store, a flag, a look and a load), those of a cluster through shared
+/// memory, and the threads of one block. Derived from latencies, not measured.
+inline constexpr double kGridExchange = 2.2e-6, kClusterExchange = 1e-6, kBlockExchange = 0.5e-6;
+/// How often a thread looks for flags in all steps together before it gives up: about 20 seconds.
+inline constexpr int64_t kGridLooks = int64_t(1) << 25;
+
 } // namespace tenon::codegen::cuda::tuning

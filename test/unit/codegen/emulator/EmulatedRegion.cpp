@@ -61,7 +61,8 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
     uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
     if (llvm::Error error =
             (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                                step.threads, shared, reversed, maps)) {
+                                step.threads, shared, reversed, maps,
+                                step.cluster == engine::kWholeGrid)) {
       return error;
     }
     for (int32_t code = 1; code < TENON_KERNEL_STATUSES; ++code) {

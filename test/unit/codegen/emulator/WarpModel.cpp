@@ -385,6 +385,19 @@ const std::map<std::string, Single> &singles() {
          ++running->progress;
          running->yield();
        }},
+      {"st.release.gpu.global.b32 [$0], $1;",
+       [](void *, const void *a) {
+         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
+         ++running->progress;
+       }},
+      {"ld.acquire.gpu.global.b32 $0, [$1];",
+       [](void *r, const void *a) {
+         give(r, **as<const uint32_t *>(a));
+         ++running->progress;
+         running->yield();
+       }},
+      {"ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
+       [](void *r, const void *a) { memcpy(r, *as<const void *>(a), 16); }},
       {"lop3.b32 $0, $1, $2, $3, 0x6a;",
        [](void *r, const void *a) {
          const uint32_t *words = as<const uint32_t>(a);

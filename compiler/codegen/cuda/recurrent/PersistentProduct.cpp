@@ -1,0 +1,193 @@
+// The product of a state with the weights that a thread holds. A warp takes 16 columns a tile and a
+// part of the depth: by mma.sync with the weights as A and the rows of the state as B, or by FP32
+// multiply-adds with two halves of the warp on two halves of the depth.
+#include "compiler/codegen/cuda/base/TensorCore.h"
+#include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+/// The depth of two products whose fragments lie side by side: a lane's 16 bytes of a row are word
+/// 0 and 1 of B of the first, then of the second. Columns of A are taken in the same order.
+constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
+/// Vectors of the state that a lane asks for before it multiplies.
+constexpr int64_t kVectorsOnTheWay = 12;
+
+/// 16 bytes that other blocks wrote; the first-level cache does not see that.
+Values loadFresh(const ThreadBuilder &t, Value pointer) {
+  Type type = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
+                                               SmallVector<Type>(4, t.i32Type()));
+  Value all = t.assembly(type, "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
+                         "=r,=r,=r,=r,l,~{memory}", {pointer});
+  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
+}
+
+Values loadShared(const ThreadBuilder &t, Value pointer) {
+  Value vector = t.load(t.vectorType(4, t.i32Type()), pointer, 16);
+  return {t.extract(vector, 0), t.extract(vector, 1), t.extract(vector, 2), t.extract(vector, 3)};
+}
+
+} // namespace
+
+/// Of the block's column (a gate's units side by side); zero where there is none. As stored.
+Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) const {
+  Value gate = t.div(column, shape.units);
+  Value unit = t.add(t.mul(rank, shape.units), t.rem(column, shape.units));
+  Value isInside = both(t, t.isLess(gate, t.i32(shape.gates)),
+                        both(t, t.isLess(unit, t.i32(shape.hidden)),
+                             t.isLess(k, t.i32(shape.hidden))));
+  gate = t.min(gate, t.i32(shape.gates - 1));
+  unit = t.min(unit, t.i32(shape.hidden - 1));
+  k = t.min(k, t.i32(shape.hidden - 1));
+  Value at = t.add(t.mul(t.toI64(k), shape.gates * shape.hidden),
+                   t.toI64(t.add(t.mul(gate, shape.hidden), unit)));
+  Value weight =
+      t.load(shape.element, t.offset(input(op.getWeights()), shape.element, at), shape.bytes);
+  Value zero =
+      arith::ConstantOp::create(t.builder, t.location, t.builder.getFloatAttr(shape.element, 0));
+  return t.select(isInside, weight, zero);
+}
+
+void PersistentKernel::holdWeights(const ThreadBuilder &t) {
+  shape.isHalf ? holdHalves(t) : holdFloats(t);
+}
+
+/// [tile][pair][product of the pair][word of A]
+void PersistentKernel::holdHalves(const ThreadBuilder &t) {
+  Value first = t.mul(group, shape.tiles * kMmaRows);
+  for (int64_t own = 0; own < shape.tiles; ++own) {
+    for (int64_t depth = 0; depth < shape.partDepth; depth += kMmaDepth) {
+      for (int64_t word = 0; word < 4; ++word) {
+        Value column = t.add(t.add(first, t.div(lane, 4)), own * kMmaRows + 8 * (word % 2));
+        int64_t inPair = depth % kPairDepth / kMmaDepth * (kLaneDepth / 2) + word / 2 * 2;
+        Value k = t.add(t.mul(part, shape.partDepth), depth / kPairDepth * kPairDepth + inPair);
+        k = t.add(k, t.mul(t.rem(lane, 4), kLaneDepth));
+        Value pair = t.pack({weightAt(t, column, k), weightAt(t, column, t.add(k, 1))});
+        held.push_back(t.bitcast(t.i32Type(), pair));
+      }
+    }
+  }
+}
+
+/// [tile][element of the half's depth]
+void PersistentKernel::holdFloats(const ThreadBuilder &t) {
+  Value first = t.add(t.mul(group, shape.tiles * PersistentShape::kTile), t.rem(lane, 16));
+  Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.div(lane, 16), shape.partDepth / 2));
+  for (int64_t own = 0; own < shape.tiles; ++own) {
+    for (int64_t depth = 0; depth < shape.partDepth / 2; ++depth) {
+      held.push_back(weightAt(t, t.add(first, own * PersistentShape::kTile), t.add(start, depth)));
+    }
+  }
+}
+
+void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const {
+  Value at = t.mul(t.add(t.mul(part, shape.chunk), row), shape.sumStride());
+  setSharedF32(t, sum, sums, t.add(at, column));
+}
+
+void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow) const {
+  int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
+  int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
+  Value row = t.add(chunkRow, t.div(lane, 4));
+  Value own = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
+  Value base = t.offset(state, shape.element, t.add(t.mul(row, stride), own));
+  SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
+  int64_t together = std::max<int64_t>(1, kVectorsOnTheWay / blocksOfRows);
+  for (int64_t first = 0; first < pairs; first += together) {
+    int64_t end = std::min(pairs, first + together);
+    SmallVector<Values> vectors;
+    for (int64_t pair = first; pair < end; ++pair) {
+      for (int64_t n = 0; n < blocksOfRows; ++n) {
+        Value from =
+            t.offset(base, shape.element, n * kMmaColumns * stride + pair * kPairDepth);
+        vectors.push_back(shape.layout.grid ? loadFresh(t, from) : loadShared(t, from));
+      }
+    }
+    for (int64_t pair = first; pair < end; ++pair) {
+      for (int64_t half = 0; half < 2; ++half) {
+        for (int64_t n = 0; n < blocksOfRows; ++n) {
+          ArrayRef<Value> b =
+              ArrayRef(vectors[(pair - first) * blocksOfRows + n]).slice(2 * half, 2);
+          for (int64_t tileNumber = 0; tileNumber < shape.tiles; ++tileNumber) {
+            int64_t at = ((tileNumber * pairs + pair) * 2 + half) * 4;
+            Values &total = totals[tileNumber * blocksOfRows + n];
+            total = multiply(t, shape.element, ArrayRef(held).slice(at, 4), b, total);
+          }
+        }
+      }
+    }
+  }
+  Value column = t.add(t.mul(group, shape.tiles * kMmaRows), t.div(lane, 4));
+  Value rowOfLane = t.mul(t.rem(lane, 4), 2);
+  for (int64_t tileNumber = 0; tileNumber < shape.tiles; ++tileNumber) {
+    for (int64_t n = 0; n < blocksOfRows; ++n) {
+      for (int64_t i = 0; i < 4; ++i) {
+        storeSum(t, totals[tileNumber * blocksOfRows + n][i],
+                 t.add(rowOfLane, n * kMmaColumns + i % 2),
+                 t.add(column, tileNumber * kMmaRows + i / 2 * 8));
+      }
+    }
+  }
+}
+
+void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow) const {
+  constexpr int64_t lanes = 4;
+  int64_t stride = shape.stateStride();
+  Value from = t.offset(state, shape.element,
+                        t.add(t.mul(chunkRow, stride), t.mul(part, shape.partDepth)));
+  if (shape.layout.grid) {
+    // A copy of the warp's part of the rows, which its lanes then read all together.
+    stride = shape.partDepth;
+    from = t.offset(staged, shape.element, t.mul(warp, shape.chunk * shape.partDepth));
+    int64_t ofRow = shape.partDepth / lanes;
+    Value source = t.offset(state, shape.element,
+                            t.add(t.mul(chunkRow, shape.depth), t.mul(part, shape.partDepth)));
+    t.warpBarrier();
+    t.loop(lane, t.i32(shape.chunk * ofRow), t.i32(kWarp), {},
+           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
+             Value place = b.add(b.mul(b.div(at, ofRow), shape.depth), b.mul(b.rem(at, ofRow), 4));
+             Value vector = b.pack(loadFresh(b, b.offset(source, shape.element, place)));
+             b.store(vector, b.offset(from, vector.getType(), at), 16);
+             return {};
+           });
+    t.warpBarrier();
+  }
+  Value half = t.div(lane, 16);
+  from = t.offset(from, shape.element, t.mul(half, shape.partDepth / 2));
+  int64_t depthOfHalf = shape.partDepth / 2;
+  SmallVector<Value> totals(shape.tiles * shape.chunk, t.f32(0));
+  for (int64_t depth = 0; depth < depthOfHalf; depth += lanes) {
+    for (int64_t row = 0; row < shape.chunk; ++row) {
+      Value vector = t.load(t.vectorType(lanes, t.f32Type()),
+                            t.offset(from, shape.element, row * stride + depth), 16);
+      for (int64_t i = 0; i < lanes; ++i) {
+        Value factor = t.extract(vector, i);
+        for (int64_t own = 0; own < shape.tiles; ++own) {
+          Value &total = totals[own * shape.chunk + row];
+          total = t.fma(held[own * depthOfHalf + depth + i], factor, total);
+        }
+      }
+    }
+  }
+  Value column = t.add(t.mul(group, shape.tiles * PersistentShape::kTile), t.rem(lane, 16));
+  for (int64_t own = 0; own < shape.tiles; ++own) {
+    for (int64_t row = 0; row < shape.chunk; row += 2) {
+      auto total = [&](int64_t at) {
+        Value &one = totals[own * shape.chunk + at];
+        return t.addF(one, t.shuffleXor(one, 16));
+      };
+      // Each half of the warp stores one of two rows.
+      Value even = total(row), odd = total(row + 1);
+      Value sum = t.select(t.isEqual(half, t.i32(0)), even, odd);
+      storeSum(t, sum, t.add(half, row), t.add(column, own * PersistentShape::kTile));
+    }
+  }
+}
+
+} // namespace tenon::codegen::cuda

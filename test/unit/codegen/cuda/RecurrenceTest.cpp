@@ -1,0 +1,108 @@
+// Persistent recurrences beside the reference: clusters and whole grids whose blocks wait for each
+// other, of all cells and types, at batches that fill no tile, with lengths and backwards.
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using llvm::formatv;
+
+/// A layer of 3 or so steps; `extra` has its attributes.
+struct Layer {
+  std::string cell = "lstm", type = "f16";
+  int64_t hidden = 64, batch = 5, steps = 3;
+  bool reverse = false, hasLengths = false;
+
+  std::string text() const {
+    int64_t gates = cell == "lstm" ? 4 : cell == "gru" ? 3 : 1;
+    std::string state = formatv("tensor<{0}x{1}x{2}>", batch, hidden, type);
+    std::string all = formatv("tensor<{0}x{1}x{2}x{3}>", steps, batch, hidden, type);
+    std::string input = formatv("tensor<{0}x{1}x{2}x{3}>", steps, batch, gates * hidden, type);
+    std::string weights = formatv("tensor<{0}x{1}x{2}>", hidden, gates * hidden, type);
+    std::string lengths = formatv("tensor<{0}xi64>", batch);
+    std::string arguments = formatv("%x: {0}, %w: {1}, %h: {2}", input, weights, state);
+    std::string operands = "%x, %w, %h", types = input + ", " + weights + ", " + state;
+    std::string results = all + ", " + state, names = "%0, %1";
+    if (cell == "lstm") {
+      arguments += ", %c: " + state;
+      operands += ", %c";
+      types += ", " + state;
+      results += ", " + state;
+      names += ", %2";
+    }
+    if (hasLengths) {
+      arguments += ", %l: " + lengths;
+      operands += ", %l";
+      types += ", " + lengths;
+    }
+    std::string activations = cell == "lstm"  ? R"("sigmoid", "tanh", "tanh")"
+                              : cell == "gru" ? R"("sigmoid", "tanh")"
+                                              : R"("tanh")";
+    std::string op = formatv(
+        "{0} = tn.recurrence {1} {{cell = \"{2}\", reverse = {3}, linearBeforeReset = {4}, "
+        "activations = [{5}], operandSegmentSizes = array<i32: 1, 1, 1, {6}, 0, 0, {7}>} : "
+        "({8}) -> ({9})\nreturn {0} : {9}",
+        names, operands, cell, reverse ? "true" : "false", cell == "gru" ? "true" : "false",
+        activations, cell == "lstm" ? 1 : 0, hasLengths ? 1 : 0, types, results);
+    return regionText("single", "(" + arguments + ") -> (" + results + ")", op);
+  }
+};
+
+Emitter inLayout(PersistentLayout layout) {
+  return [layout](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    tn::RecurrenceOp op = recurrenceOf(region.source);
+    emitPersistent(region, op, PersistentShape(op, layout));
+    return true;
+  };
+}
+
+void expectRight(const Layer &layer, const PersistentLayout &layout) {
+  for (bool reversed : {false, true}) {
+    RunOptions options;
+    options.inputScale = 0.5;
+    options.reversed = reversed;
+    EXPECT_TRUE(matchesReference(layer.text(), inLayout(layout), options))
+        << layout.blocks << " blocks, " << layout.parts << " parts, " << layout.rows << " rows, "
+        << (layout.grid ? "a grid" : "a cluster") << (reversed ? ", reversed" : "");
+  }
+}
+
+TEST(PersistentRecurrence, GridsOfAllTypes) {
+  for (const char *type : {"f16", "bf16", "f32"}) {
+    expectRight({.type = type}, {4, 2, 8, 1});
+    expectRight({.type = type, .hidden = 72, .batch = 19}, {9, 8, 16, 1});
+  }
+}
+
+TEST(PersistentRecurrence, ClustersOfAllTypes) {
+  for (const char *type : {"f16", "bf16", "f32"}) {
+    expectRight({.type = type, .hidden = 40, .batch = 9}, {4, 4, 8, 0});
+    expectRight({.type = type, .hidden = 24, .batch = 3}, {1, 1, 8, 0});
+  }
+}
+
+TEST(PersistentRecurrence, CellsWithLengthsAndBackwards) {
+  for (const char *cell : {"rnn", "gru", "lstm"}) {
+    for (bool reverse : {false, true}) {
+      Layer layer = {.cell = cell, .hidden = 36, .batch = 11, .reverse = reverse};
+      layer.hasLengths = true;
+      expectRight(layer, {4, 2, 8, 1});
+      layer.type = "f32";
+      expectRight(layer, {2, 4, 16, 0});
+    }
+  }
+}
+
+TEST(PersistentRecurrence, ManyRowsInChunks) {
+  expectRight({.hidden = 32, .batch = 70, .steps = 2}, {2, 4, 32, 0});
+  expectRight({.cell = "rnn", .hidden = 64, .batch = 128, .steps = 2}, {4, 8, 128, 1});
+  expectRight({.cell = "gru", .type = "f32", .hidden = 16, .batch = 20, .steps = 4}, {4, 1, 32, 1});
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
