@@ -16,8 +16,8 @@ using Values = ThreadBuilder::Values;
 /// The depth of two products whose fragments lie side by side: a lane's 16 bytes of a row are word
 /// 0 and 1 of B of the first, then of the second. Columns of A are taken in the same order.
 constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
-/// Vectors of the state that a lane asks for before it multiplies.
-constexpr int64_t kVectorsOnTheWay = 12;
+/// Vectors of the state that a lane asks for before it multiplies, from the L2 and from shared memory.
+constexpr int64_t kVectorsFromL2 = 12, kVectorsFromShared = 4;
 
 /// 16 bytes that other blocks wrote; the first-level cache does not see that.
 Values loadFresh(const ThreadBuilder &t, Value pointer) {
@@ -98,7 +98,8 @@ void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value
   Value own = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
   Value base = t.offset(state, shape.element, t.add(t.mul(row, stride), own));
   SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
-  int64_t together = std::max<int64_t>(1, kVectorsOnTheWay / blocksOfRows);
+  int64_t asked = shape.layout.grid ? kVectorsFromL2 : kVectorsFromShared;
+  int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
     SmallVector<Values> vectors;

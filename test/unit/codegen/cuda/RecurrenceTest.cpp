@@ -104,5 +104,22 @@ TEST(PersistentRecurrence, ManyRowsInChunks) {
   expectRight({.cell = "gru", .type = "f32", .hidden = 16, .batch = 20, .steps = 4}, {4, 1, 32, 1});
 }
 
+void expectNoSpills(const Layer &layer) {
+  const target::Target &gpu = target::targetOf("sm_90a");
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(layer.text(), byFamily({"recurrence_persistent"}), gpu);
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  if (const char *d = getenv("DUMP")) { std::error_code e; llvm::raw_fd_ostream(std::string(d) + "/" + layer.cell + layer.type + std::to_string(layer.hidden) + "_" + std::to_string(layer.batch) + ".ptx", e) << *ptx; return; }
+  EXPECT_TRUE(assembles(*ptx, gpu)) << layer.hidden;
+}
+
+TEST(PersistentRecurrence, RegistersSuffice) {
+  for (const char *cell : {"lstm", "gru"})
+  for (const char *type : {"f16", "f32"})
+  for (int64_t hidden : {64, 256, 512, 1024})
+  for (int64_t batch : {1, 8, 32, 128})
+  expectNoSpills({.cell=cell, .type=type, .hidden = hidden, .batch = batch, .steps = 100});
+}
+
 } // namespace
 } // namespace tenon::codegen::cuda
