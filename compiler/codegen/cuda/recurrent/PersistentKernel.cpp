@@ -146,6 +146,7 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
   } else if (!shape.isHalf) {
     staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
   }
+  weights = take(shape.kept * PersistentShape::kThreads * 4);
   fresh = take(layout.rows * shape.units * shape.bytes);
   sums = take(layout.parts * shape.chunk * shape.sumStride() * 4);
   before = take(layout.rows * shape.units * 4);
@@ -164,6 +165,13 @@ PersistentKernel::Element PersistentKernel::elementAt(const ThreadBuilder &t, Va
   of.unit = t.add(t.mul(rank, shape.units), of.local);
   of.kept = t.add(t.mul(of.inTile, shape.units), of.local);
   return of;
+}
+
+/// Rows of the tile with whole chunks: those behind the batch's end need no product.
+Value PersistentKernel::usedRows(const ThreadBuilder &t) const {
+  Value left = t.sub(batch, t.mul(tile, shape.layout.rows));
+  Value used = t.min(t.i64(shape.layout.rows), t.mul(t.ceilDiv(left, shape.chunk), shape.chunk));
+  return t.toI32(used);
 }
 
 /// Of all rows that the block keeps.
@@ -398,7 +406,8 @@ Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
 void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
   const PersistentLayout &layout = shape.layout;
   Value next = stateOf(t, t.add(number, 1));
-  int64_t ofRow = shape.units * shape.bytes / kVectorBytes, vectors = layout.rows * ofRow;
+  int64_t ofRow = shape.units * shape.bytes / kVectorBytes;
+  Value vectors = t.mul(usedRows(t), ofRow);
   int64_t stride = layout.grid ? shape.depth : shape.stateStride();
   auto move = [&](const ThreadBuilder &b, Value at, Value target) {
     Value row = b.div(at, ofRow), piece = b.mul(b.rem(at, ofRow), kVectorBytes / shape.bytes);
@@ -411,7 +420,7 @@ void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
   if (layout.grid) {
     // One warp: its lanes' stores come before its flag without the block's threads meeting.
     t.when(t.isEqual(warp, t.i32(0)), [&](const ThreadBuilder &w) {
-      w.loop(lane, w.i32(vectors), w.i32(kWarp), {},
+      w.loop(lane, vectors, w.i32(kWarp), {},
              [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
                move(b, at, Value());
                return {};
@@ -425,7 +434,7 @@ void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
     });
     return;
   }
-  t.loop(thread, t.i32(vectors * layout.blocks), t.i32(PersistentShape::kThreads), {},
+  t.loop(thread, t.mul(vectors, layout.blocks), t.i32(PersistentShape::kThreads), {},
          [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
            move(b, b.rem(at, vectors), layout.blocks == 1 ? Value() : b.div(at, vectors));
            return {};
@@ -439,6 +448,7 @@ void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
 
 /// Returns the looks that are left.
 Values PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
+  Value used = usedRows(t);
   Values carried = {looks};
   carried.append(loadInputs(t, t.i64(0), t.i32(0)));
   Values end = t.loop(
@@ -447,11 +457,11 @@ Values PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
         Values left = {await(b, number, now[0])};
         Value state = stateOf(b, number);
         Values inputs = b.loop(
-            b.i32(0), b.i32(shape.layout.rows), b.i32(shape.chunk), now.drop_front(),
+            b.i32(0), used, b.i32(shape.chunk), now.drop_front(),
             [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
               // What the gates need next is on its way while tensor cores work.
               Value following = c.add(chunkRow, shape.chunk);
-              Value isLast = c.isEqual(following, c.i32(shape.layout.rows));
+              Value isLast = c.isEqual(following, used);
               Values next =
                   loadInputs(c, c.select(isLast, c.add(number, 1), number),
                              c.select(isLast, c.i32(0), following));

@@ -39,6 +39,7 @@ private:
   };
 
   Value input(Value operand) const;
+  Value usedRows(const ThreadBuilder &t) const;
   Value output(Value result) const;
   Value readF32(const ThreadBuilder &t, Value buffer, Value index) const;
   void write(const ThreadBuilder &t, Value f32, Value buffer, Value index) const;
@@ -53,9 +54,10 @@ private:
   Value stateIndex(const ThreadBuilder &t, Value time, const Element &of) const;
 
   Value weightAt(const ThreadBuilder &t, Value column, Value k) const;
+  Value weightWord(const ThreadBuilder &t, Value number) const;
+  Value keptWord(const ThreadBuilder &t, Value number) const;
   void holdWeights(const ThreadBuilder &t);
-  void holdHalves(const ThreadBuilder &t);
-  void holdFloats(const ThreadBuilder &t);
+  Values fragmentOfA(const ThreadBuilder &t, int64_t number) const;
   void multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow) const;
   void multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow) const;
   void storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const;
@@ -79,8 +81,8 @@ private:
   Value sharedStates, flags, globalStates, status; ///< of a cluster; of a grid
   Value thread, lane, warp, part, group, rank;     ///< i32
   Value tile, steps, batch;                        ///< i64
-  Value sums, before, cells, fresh, staged, lengths; ///< in shared memory
-  Values held;                                       ///< the thread's weights
+  Value sums, before, cells, fresh, staged, lengths, weights; ///< in shared memory
+  Values held;                                                ///< words of the thread's weights
 };
 
 } // namespace tenon::codegen::cuda

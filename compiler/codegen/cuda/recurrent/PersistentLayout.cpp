@@ -14,8 +14,9 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// Rows whose sums a warp has in registers at once.
-int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf) {
-  int64_t most = !isHalf || tiles > 2 ? 8 : tiles == 2 ? 32 : 64;
+int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf, bool isHeld) {
+  int64_t most = !isHalf || tiles > 2 ? 8 : !isHeld ? 16 : tiles == 2 ? 32 : 64;
+  most = std::min(most, rows);
   while (rows % most != 0) {
     most /= 2;
   }
@@ -38,10 +39,24 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   partDepth = llvm::alignTo(
       llvm::divideCeil(std::max(hidden, layout.blocks * units), layout.parts), isHalf ? 32 : 8);
   depth = partDepth * layout.parts;
-  chunk = chunkOf(layout.rows, tiles, isHalf);
+  // Whole fragments, or depths of all tiles.
+  int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
+  chunk = chunkOf(layout.rows, tiles, isHalf, words <= tuning::kPersistentWords);
+  held = std::min(words, tuning::kPersistentWords / group * group);
+  kept = 0;
+  streamed = 0;
+  if (int64_t more = words - held; more > 0) {
+    int64_t room = std::max<int64_t>(0, tuning::kPersistentShared - sharedBytes());
+    kept = std::min(more, room / (kThreads * 4) / group * group);
+    streamed = more - kept;
+  }
 }
 
-int64_t PersistentShape::heldWords() const { return tiles * partDepth / (isHalf ? 4 : 2); }
+bool PersistentShape::fits(const target::Target &gpu) const {
+  // A layer that streams most of its weights gains nothing by holding some.
+  bool isMostlyHeld = isHalf ? streamed == 0 : streamed <= held + kept;
+  return isMostlyHeld && sharedBytes() <= gpu.sharedBytes;
+}
 
 /// Rows begin half of the banks apart, so that the quarters of a warp that read 16 bytes of two
 /// rows meet no bank twice.
@@ -52,10 +67,10 @@ int64_t PersistentShape::stateStride() const {
 
 int64_t PersistentShape::sharedBytes() const {
   int64_t sums = layout.parts * chunk * sumStride() * 4;
-  int64_t kept = layout.rows * (2 * units * 4 + units * bytes + 4);
+  int64_t own = layout.rows * (2 * units * 4 + units * bytes + 4);
   int64_t states = layout.grid ? (isHalf ? 0 : kWarps * chunk * partDepth * bytes)
                                : 2 * layout.rows * stateStride() * bytes;
-  return llvm::alignTo(sums + kept + states, 16);
+  return llvm::alignTo(sums + own + states, 16) + kept * kThreads * 4;
 }
 
 double persistentStepSeconds(const target::Target &gpu, const PersistentShape &shape) {
@@ -66,14 +81,16 @@ double persistentStepSeconds(const target::Target &gpu, const PersistentShape &s
   double reduced = 2.0 * double(layout.parts * layout.rows * shape.columns) * 4;
   double groups = double(PersistentShape::kWarps / layout.parts);
   double state = double(layout.rows * shape.depth * shape.bytes) * groups;
-  double inner = reduced / tuning::kSharedPerCycle + products;
+  double again = double(shape.kept * PersistentShape::kThreads * 4 * shape.chunks());
+  double inner = (reduced + again) / tuning::kSharedPerCycle + products;
+  double read = double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks());
   if (layout.grid) {
-    return tuning::kGridExchange + inner * cycles + state / gpu.coreBandwidth;
+    return tuning::kGridExchange + inner * cycles + (state + read) / gpu.coreBandwidth;
   }
   double sent = double(layout.rows * shape.units * shape.bytes * layout.blocks);
   double exchange = layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
-  return exchange +
-         (inner + (state + sent) / tuning::kSharedPerCycle) * cycles;
+  return exchange + (inner + (state + sent) / tuning::kSharedPerCycle) * cycles +
+         read / gpu.coreBandwidth;
 }
 
 std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::RecurrenceOp op) {
@@ -86,9 +103,7 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
     for (int64_t parts = 1; parts <= PersistentShape::kWarps; parts *= 2) {
       PersistentShape shape(op, {blocks, parts, rows, isGrid});
       bool hasUnits = (blocks - 1) * shape.units < hidden;
-      bool fits = shape.heldWords() <= tuning::kPersistentWords &&
-                  shape.sharedBytes() <= gpu.sharedBytes;
-      if (!hasUnits || !fits) {
+      if (!hasUnits || !shape.fits(gpu)) {
         continue;
       }
       double seconds = persistentStepSeconds(gpu, shape);
@@ -103,7 +118,8 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
       found.push_back(*best);
     }
   };
-  for (int64_t rows = 8; rows <= tuning::kPersistentRows; rows *= 2) {
+  bool isHalf = !getElementTypeOrSelf(op.getInput()).isF32();
+  for (int64_t rows = isHalf ? 8 : 2; rows <= tuning::kPersistentRows; rows *= 2) {
     for (int64_t blocks = 1; blocks <= gpu.clusterBlocks; blocks *= 2) {
       consider(blocks, rows, false);
     }

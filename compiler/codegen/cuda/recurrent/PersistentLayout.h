@@ -32,9 +32,8 @@ struct PersistentShape {
 
   static constexpr int64_t kWarps = 8, kThreads = kWarps * 32, kTile = 16;
 
-  /// 16-bit weights of a thread count as halves.
-  int64_t heldWords() const;
   int64_t sharedBytes() const;
+  bool fits(const target::Target &gpu) const;
   /// Rows of the batch from one state in the group's shared memory to the next, in elements.
   int64_t stateStride() const;
   int64_t sumStride() const { return columns + 4; }
@@ -52,6 +51,9 @@ struct PersistentShape {
   int64_t depth;     ///< of the state, with zeros behind its end
   int64_t chunk;     ///< rows that are multiplied together
   bool isHalf;       ///< by tensor cores
+  /// Of a thread's weights (a half is half a word) those in its registers, those in shared memory,
+  /// and those that each step reads through the L2: FP32 only.
+  int64_t held, kept, streamed;
 };
 
 /// Those that the target has room for, with the predicted seconds of a step.

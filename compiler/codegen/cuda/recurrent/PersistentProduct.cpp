@@ -16,8 +16,11 @@ using Values = ThreadBuilder::Values;
 /// The depth of two products whose fragments lie side by side: a lane's 16 bytes of a row are word
 /// 0 and 1 of B of the first, then of the second. Columns of A are taken in the same order.
 constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
-/// Vectors of the state that a lane asks for before it multiplies, from the L2 and from shared memory.
-constexpr int64_t kVectorsFromL2 = 12, kVectorsFromShared = 4;
+/// Vectors of the state that a lane asks for before it multiplies: from the L2, the same where
+/// weights are read too, and from shared memory.
+constexpr int64_t kVectorsFromL2 = 12, kVectorsBesideWeights = 8, kVectorsFromShared = 4;
+/// Weights that a thread asks the L2 for together.
+constexpr int64_t kStreamedWords = 16;
 
 /// 16 bytes that other blocks wrote; the first-level cache does not see that.
 Values loadFresh(const ThreadBuilder &t, Value pointer) {
@@ -54,36 +57,53 @@ Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) 
   return t.select(isInside, weight, zero);
 }
 
-void PersistentKernel::holdWeights(const ThreadBuilder &t) {
-  shape.isHalf ? holdHalves(t) : holdFloats(t);
-}
-
-/// [tile][pair][product of the pair][word of A]
-void PersistentKernel::holdHalves(const ThreadBuilder &t) {
+/// The thread's word of a number (i32): of halves [tile][pair][product of the pair][word of A], of
+/// floats [element of the half's depth][tile].
+Value PersistentKernel::weightWord(const ThreadBuilder &t, Value number) const {
+  Value start = t.mul(part, shape.partDepth);
   Value first = t.mul(group, shape.tiles * kMmaRows);
-  for (int64_t own = 0; own < shape.tiles; ++own) {
-    for (int64_t depth = 0; depth < shape.partDepth; depth += kMmaDepth) {
-      for (int64_t word = 0; word < 4; ++word) {
-        Value column = t.add(t.add(first, t.div(lane, 4)), own * kMmaRows + 8 * (word % 2));
-        int64_t inPair = depth % kPairDepth / kMmaDepth * (kLaneDepth / 2) + word / 2 * 2;
-        Value k = t.add(t.mul(part, shape.partDepth), depth / kPairDepth * kPairDepth + inPair);
-        k = t.add(k, t.mul(t.rem(lane, 4), kLaneDepth));
-        Value pair = t.pack({weightAt(t, column, k), weightAt(t, column, t.add(k, 1))});
-        held.push_back(t.bitcast(t.i32Type(), pair));
-      }
-    }
+  if (!shape.isHalf) {
+    Value column = t.add(first, t.add(t.mul(t.rem(number, shape.tiles), kMmaRows), t.rem(lane, 16)));
+    Value k = t.add(t.div(number, shape.tiles), t.mul(t.div(lane, 16), shape.partDepth / 2));
+    return weightAt(t, column, t.add(start, k));
   }
+  Value word = t.rem(number, 4), half = t.rem(t.div(number, 4), 2);
+  int64_t pairs = shape.partDepth / kPairDepth;
+  Value pair = t.rem(t.div(number, 8), pairs), own = t.div(number, 8 * pairs);
+  Value column = t.add(t.add(first, t.div(lane, 4)), t.mul(own, kMmaRows));
+  column = t.add(column, t.mul(t.rem(word, 2), 8));
+  Value inPair = t.add(t.mul(half, kLaneDepth / 2), t.mul(t.div(word, 2), 2));
+  inPair = t.add(inPair, t.mul(t.rem(lane, 4), kLaneDepth));
+  Value k = t.add(t.add(start, t.mul(pair, kPairDepth)), inPair);
+  Value both = t.pack({weightAt(t, column, k), weightAt(t, column, t.add(k, 1))});
+  return t.bitcast(t.i32Type(), both);
 }
 
-/// [tile][element of the half's depth]
-void PersistentKernel::holdFloats(const ThreadBuilder &t) {
-  Value first = t.add(t.mul(group, shape.tiles * PersistentShape::kTile), t.rem(lane, 16));
-  Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.div(lane, 16), shape.partDepth / 2));
-  for (int64_t own = 0; own < shape.tiles; ++own) {
-    for (int64_t depth = 0; depth < shape.partDepth / 2; ++depth) {
-      held.push_back(weightAt(t, t.add(first, own * PersistentShape::kTile), t.add(start, depth)));
-    }
+/// Where a word of shared memory lies: a thread's fragments side by side, a float's neighbours the
+/// other threads'.
+Value PersistentKernel::keptWord(const ThreadBuilder &t, Value number) const {
+  constexpr int64_t threads = PersistentShape::kThreads;
+  Value at = shape.isHalf ? t.add(t.mul(t.add(t.mul(t.div(number, 4), threads), thread), 4),
+                                  t.rem(number, 4))
+                          : t.add(t.mul(number, threads), thread);
+  return t.offset(weights, t.i32Type(), at);
+}
+
+void PersistentKernel::holdWeights(const ThreadBuilder &t) {
+  for (int64_t number = 0; number < shape.held; ++number) {
+    held.push_back(weightWord(t, t.i32(number)));
   }
+  t.loop(t.i32(0), t.i32(shape.kept), t.i32(1), {},
+         [&](const ThreadBuilder &b, Value number, ValueRange) -> Values {
+           b.store(weightWord(b, b.add(number, shape.held)), keptWord(b, number), 4);
+           return {};
+         });
+}
+
+Values PersistentKernel::fragmentOfA(const ThreadBuilder &t, int64_t number) const {
+  int64_t word = 4 * number;
+  return word < shape.held ? Values(ArrayRef(held).slice(word, 4))
+                           : loadShared(t, keptWord(t, t.i32(word - shape.held)));
 }
 
 void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const {
@@ -95,10 +115,12 @@ void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
   int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
   Value row = t.add(chunkRow, t.div(lane, 4));
-  Value own = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
-  Value base = t.offset(state, shape.element, t.add(t.mul(row, stride), own));
+  Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
+  Value base = t.offset(state, shape.element, t.add(t.mul(row, stride), start));
   SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
-  int64_t asked = shape.layout.grid ? kVectorsFromL2 : kVectorsFromShared;
+  int64_t asked = !shape.layout.grid ? kVectorsFromShared
+                  : shape.kept == 0   ? kVectorsFromL2
+                                      : kVectorsBesideWeights;
   int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
@@ -112,13 +134,13 @@ void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value
     }
     for (int64_t pair = first; pair < end; ++pair) {
       for (int64_t half = 0; half < 2; ++half) {
-        for (int64_t n = 0; n < blocksOfRows; ++n) {
-          ArrayRef<Value> b =
-              ArrayRef(vectors[(pair - first) * blocksOfRows + n]).slice(2 * half, 2);
-          for (int64_t tileNumber = 0; tileNumber < shape.tiles; ++tileNumber) {
-            int64_t at = ((tileNumber * pairs + pair) * 2 + half) * 4;
-            Values &total = totals[tileNumber * blocksOfRows + n];
-            total = multiply(t, shape.element, ArrayRef(held).slice(at, 4), b, total);
+        for (int64_t own = 0; own < shape.tiles; ++own) {
+          Values a = fragmentOfA(t, (own * pairs + pair) * 2 + half);
+          for (int64_t n = 0; n < blocksOfRows; ++n) {
+            ArrayRef<Value> b =
+                ArrayRef(vectors[(pair - first) * blocksOfRows + n]).slice(2 * half, 2);
+            Values &total = totals[own * blocksOfRows + n];
+            total = multiply(t, shape.element, a, b, total);
           }
         }
       }
@@ -126,12 +148,12 @@ void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value
   }
   Value column = t.add(t.mul(group, shape.tiles * kMmaRows), t.div(lane, 4));
   Value rowOfLane = t.mul(t.rem(lane, 4), 2);
-  for (int64_t tileNumber = 0; tileNumber < shape.tiles; ++tileNumber) {
+  for (int64_t own = 0; own < shape.tiles; ++own) {
     for (int64_t n = 0; n < blocksOfRows; ++n) {
       for (int64_t i = 0; i < 4; ++i) {
-        storeSum(t, totals[tileNumber * blocksOfRows + n][i],
+        storeSum(t, totals[own * blocksOfRows + n][i],
                  t.add(rowOfLane, n * kMmaColumns + i % 2),
-                 t.add(column, tileNumber * kMmaRows + i / 2 * 8));
+                 t.add(column, own * kMmaRows + i / 2 * 8));
       }
     }
   }
@@ -161,21 +183,49 @@ void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value
   }
   Value half = t.div(lane, 16);
   from = t.offset(from, shape.element, t.mul(half, shape.partDepth / 2));
-  int64_t depthOfHalf = shape.partDepth / 2;
-  SmallVector<Value> totals(shape.tiles * shape.chunk, t.f32(0));
-  for (int64_t depth = 0; depth < depthOfHalf; depth += lanes) {
+  Values totals(shape.tiles * shape.chunk, t.f32(0));
+  // Of four elements of the depth, whose weights are [element][tile].
+  auto addVector = [&](const ThreadBuilder &b, Value depth, ArrayRef<Value> factors,
+                       Values &result) {
     for (int64_t row = 0; row < shape.chunk; ++row) {
-      Value vector = t.load(t.vectorType(lanes, t.f32Type()),
-                            t.offset(from, shape.element, row * stride + depth), 16);
+      Value at = b.offset(from, shape.element, b.add(depth, row * stride));
+      Value vector = b.load(b.vectorType(lanes, b.f32Type()), at, 16);
       for (int64_t i = 0; i < lanes; ++i) {
-        Value factor = t.extract(vector, i);
+        Value factor = b.extract(vector, i);
         for (int64_t own = 0; own < shape.tiles; ++own) {
-          Value &total = totals[own * shape.chunk + row];
-          total = t.fma(held[own * depthOfHalf + depth + i], factor, total);
+          Value &total = result[own * shape.chunk + row];
+          total = b.fma(factors[i * shape.tiles + own], factor, total);
         }
       }
     }
+  };
+  int64_t words = lanes * shape.tiles;
+  for (int64_t word = 0; word < shape.held; word += words) {
+    addVector(t, t.i32(word / shape.tiles), ArrayRef(held).slice(word, words), totals);
   }
+  // What a thread asks for together, of shared memory and of the L2.
+  auto addRest = [&](int64_t begin, int64_t count, int64_t together, bool isKept) {
+    together = count % (together * words) == 0 ? together : 1;
+    totals = t.loop(t.i32(begin), t.i32(begin + count), t.i32(together * words), totals,
+                    [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
+                      Values factors, result(now);
+                      for (int64_t word = 0; word < together * words; ++word) {
+                        Value at = b.add(number, word);
+                        Value kept = isKept ? b.load(b.f32Type(),
+                                                     keptWord(b, b.add(at, -shape.held)), 4)
+                                            : weightWord(b, at);
+                        factors.push_back(kept);
+                      }
+                      for (int64_t i = 0; i < together; ++i) {
+                        Value depth = b.add(b.div(number, shape.tiles), i * lanes);
+                        addVector(b, depth, ArrayRef(factors).slice(i * words, words), result);
+                      }
+                      return result;
+                    });
+  };
+  addRest(shape.held, shape.kept, 1, true);
+  addRest(shape.held + shape.kept, shape.streamed,
+          std::max<int64_t>(1, kStreamedWords / words), false);
   Value column = t.add(t.mul(group, shape.tiles * PersistentShape::kTile), t.rem(lane, 16));
   for (int64_t own = 0; own < shape.tiles; ++own) {
     for (int64_t row = 0; row < shape.chunk; row += 2) {

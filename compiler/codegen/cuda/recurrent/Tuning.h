@@ -18,12 +18,15 @@ inline constexpr int64_t kMaxClusterBlocks = 8;
 inline constexpr double kStepSeconds = 1e-6;
 
 /// Of persistent recurrences: weights of 32 bits that each of 256 threads holds through all steps
-/// (half of its registers), and rows of the batch of a group at most. Derived; chosen.
-inline constexpr int64_t kPersistentWords = 128, kPersistentRows = 128;
+/// (nearly half of its registers: no more leaves room for sums), and rows of the batch of a group at most. Derived; chosen.
+inline constexpr int64_t kPersistentWords = 112, kPersistentRows = 128;
+/// Bytes of a block's shared memory up to which it keeps what its registers do not hold: what GPUs
+/// with as much have (a layer does not fit on others). Derived.
+inline constexpr int64_t kPersistentShared = 227 * 1024;
 /// Cycles a second; multiply-adds of mma.sync and of FP32 that a multiprocessor does in a cycle
-/// (half of its tensor cores' rate, three quarters of its FP32 rate); bytes of shared memory.
+/// (half of their rates); bytes of shared memory.
 /// Derived.
-inline constexpr double kClock = 1.7e9, kMmaPerCycle = 1024, kFmaPerCycle = 96,
+inline constexpr double kClock = 1.7e9, kMmaPerCycle = 1024, kFmaPerCycle = 64,
                         kSharedPerCycle = 128;
 /// Seconds of a step apart from products and copies: until all blocks of the grid have each other's
 /// state through the L2 (a store, a flag, a look and a load), those of a cluster through shared

@@ -102,6 +102,13 @@ TEST(PersistentRecurrence, ManyRowsInChunks) {
   expectRight({.hidden = 32, .batch = 70, .steps = 2}, {2, 4, 32, 0});
   expectRight({.cell = "rnn", .hidden = 64, .batch = 128, .steps = 2}, {4, 8, 128, 1});
   expectRight({.cell = "gru", .type = "f32", .hidden = 16, .batch = 20, .steps = 4}, {4, 1, 32, 1});
+  expectRight({.type = "f32", .hidden = 16, .batch = 3, .steps = 2}, {2, 8, 2, 1});
+}
+
+/// A grid whose blocks have more weights than registers.
+TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
+  expectRight({.cell = "gru", .hidden = 320, .batch = 2, .steps = 2}, {4, 8, 8, 1});
+  expectRight({.type = "f32", .hidden = 320, .batch = 2, .steps = 2}, {4, 8, 2, 1});
 }
 
 void expectNoSpills(const Layer &layer) {
@@ -116,7 +123,7 @@ void expectNoSpills(const Layer &layer) {
 TEST(PersistentRecurrence, RegistersSuffice) {
   for (const char *cell : {"lstm", "gru"})
   for (const char *type : {"f16", "f32"})
-  for (int64_t hidden : {64, 256, 512, 1024})
+  for (int64_t hidden : {64, 256, 512, 1024, 2048})
   for (int64_t batch : {1, 8, 32, 128})
   expectNoSpills({.cell=cell, .type=type, .hidden = hidden, .batch = batch, .steps = 100});
 }
