@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/recurrent/Tuning.h"
 #include "engine/KernelAbi.h"
@@ -156,7 +157,11 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
 
 PersistentKernel::Element PersistentKernel::elementAt(const ThreadBuilder &t, Value chunkRow,
                                                       int64_t round) const {
-  Value at = t.add(thread, round * PersistentShape::kThreads);
+  return elementOf(t, chunkRow, t.add(thread, round * PersistentShape::kThreads));
+}
+
+PersistentKernel::Element PersistentKernel::elementOf(const ThreadBuilder &t, Value chunkRow,
+                                                      Value at) const {
   Element of;
   of.inChunk = t.div(at, shape.units);
   of.inTile = t.add(chunkRow, of.inChunk);
@@ -342,11 +347,6 @@ void PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value 
       Value kept = b.select(isRun, next, sharedF32(b, before, of.kept));
       setSharedF32(b, kept, before, of.kept);
       write(b, kept, fresh, of.kept);
-      if (Value all = output(op.getStates())) {
-        b.when(isRun, [&](const ThreadBuilder &c) {
-          write(c, next, all, stateIndex(c, timeOf(c, of, number), of));
-        });
-      }
     });
   }
 }
@@ -439,11 +439,41 @@ void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
            move(b, b.rem(at, vectors), layout.blocks == 1 ? Value() : b.div(at, vectors));
            return {};
          });
-  if (layout.blocks == 1) {
-    return t.barrier();
+  if (layout.blocks > 1) {
+    t.arriveAtCluster();
   }
-  t.arriveAtCluster();
-  t.waitForCluster();
+}
+
+/// Behind it every block of a cluster has the new state.
+void PersistentKernel::endStep(const ThreadBuilder &t) const {
+  if (shape.layout.grid) {
+    return;
+  }
+  shape.layout.blocks > 1 ? t.waitForCluster() : t.barrier();
+}
+
+/// A step's states among the results, behind what other blocks wait for.
+void PersistentKernel::writeStates(const ThreadBuilder &t, Value number) const {
+  Value all = output(op.getStates());
+  if (!all) {
+    return;
+  }
+  int64_t lanes = shape.hidden * shape.bytes % kVectorBytes == 0 ? kVectorBytes / shape.bytes : 1;
+  Type type = lanes == 1 ? shape.element : vectorOfWords(t);
+  unsigned alignment = unsigned(lanes * shape.bytes);
+  t.loop(t.mul(thread, lanes), t.mul(usedRows(t), shape.units),
+         t.i32(PersistentShape::kThreads * lanes), {},
+         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
+           Element of = elementOf(b, b.i32(0), at);
+           Value isRun = both(b, b.isLess(number, lengthOf(b, of)),
+                              b.isLess(of.unit, b.i32(shape.hidden)));
+           b.when(both(b, isRun, b.isLess(of.row, batch)), [&](const ThreadBuilder &c) {
+             Value to = stateIndex(c, timeOf(c, of, number), of);
+             c.store(c.load(type, c.offset(fresh, shape.element, of.kept), alignment),
+                     c.offset(all, shape.element, to), alignment);
+           });
+           return {};
+         });
 }
 
 /// Returns the looks that are left.
@@ -473,6 +503,8 @@ Values PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
               return next;
             });
         sendStates(b, number);
+        writeStates(b, number);
+        endStep(b);
         left.append(inputs);
         return left;
       });
@@ -526,6 +558,11 @@ void PersistentKernel::emit() {
   rank = t.rem(t.block(), layout.blocks);
   divideShared(t);
   holdWeights(t);
+  if (!layout.grid &&
+      region.source.getArgAttr(cast<BlockArgument>(op.getWeights()).getArgNumber(),
+                               kConstantArgument)) {
+    frame.waitHere();
+  }
   if (!layout.grid) {
     tile = t.toI64(t.div(t.block(), layout.blocks));
     start(t);

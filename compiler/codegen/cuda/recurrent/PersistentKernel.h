@@ -37,6 +37,7 @@ private:
   struct Element {
     Value inChunk, inTile, row, local, unit, kept;
   };
+  Element elementOf(const ThreadBuilder &t, Value chunkRow, Value number) const;
 
   Value input(Value operand) const;
   Value usedRows(const ThreadBuilder &t) const;
@@ -70,6 +71,8 @@ private:
                     mlir::ValueRange inputs) const;
   Value await(const ThreadBuilder &t, Value number, Value looks) const;
   void sendStates(const ThreadBuilder &t, Value number) const;
+  void endStep(const ThreadBuilder &t) const;
+  void writeStates(const ThreadBuilder &t, Value number) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
   Values runSteps(const ThreadBuilder &t, Value looks);
   void finish(const ThreadBuilder &t) const;
