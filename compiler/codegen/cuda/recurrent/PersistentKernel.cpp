@@ -6,7 +6,6 @@
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
-#include "compiler/codegen/cuda/recurrent/Tuning.h"
 #include "engine/KernelAbi.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -80,12 +79,13 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
   return exchange;
 }
 
-void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape) {
+void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                    int64_t looks) {
   GridExchange exchange;
   if (shape.layout.grid) {
     exchange = emitGridExchange(region, op, shape);
   }
-  PersistentKernel(region, op, shape, exchange).emit();
+  PersistentKernel(region, op, shape, exchange).emit(looks);
 }
 
 PersistentKernel::PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op,
@@ -537,7 +537,7 @@ void PersistentKernel::finish(const ThreadBuilder &t) const {
   });
 }
 
-void PersistentKernel::emit() {
+void PersistentKernel::emit(int64_t looks) {
   ThreadBuilder t = frame.code();
   const PersistentLayout &layout = shape.layout;
   tn::Dims dims = tn::getDims(op.getInput().getType());
@@ -571,11 +571,11 @@ void PersistentKernel::emit() {
     return frame.finish(tilesOf(op, shape) * layout.blocks, shape.sharedBytes());
   }
   Value tiles = frame.size64(tilesOf(op, shape));
-  t.loop(t.i64(0), tiles, t.i64(1), {t.i32(tuning::kGridLooks)},
-         [&](const ThreadBuilder &b, Value number, ValueRange looks) -> Values {
+  t.loop(t.i64(0), tiles, t.i64(1), {t.i32(looks)},
+         [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
            tile = number;
            start(b);
-           Values left = runSteps(b, looks[0]);
+           Values left = runSteps(b, now[0]);
            b.barrier();
            finish(b);
            b.barrier();

@@ -6,6 +6,7 @@
 #include "compiler/codegen/common/math/RecurrentCell.h"
 #include "compiler/codegen/cuda/base/KernelFrame.h"
 #include "compiler/codegen/cuda/recurrent/PersistentLayout.h"
+#include "compiler/codegen/cuda/recurrent/Tuning.h"
 
 namespace tenon::codegen::cuda {
 
@@ -19,15 +20,17 @@ struct GridExchange {
 GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
                               const PersistentShape &shape);
 
-/// Adds the steps of a layer.
-void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape);
+/// Adds the steps of a layer. A thread of a grid looks `looks` times in all for what other blocks
+/// send; then the kernel reports TENON_KERNEL_WAITED and ends without waiting again.
+void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                    int64_t looks = tuning::kGridLooks);
 
 class PersistentKernel {
 public:
   /// `exchange` of a grid only.
   PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
                    GridExchange exchange);
-  void emit();
+  void emit(int64_t looks);
 
 private:
   using Value = mlir::Value;

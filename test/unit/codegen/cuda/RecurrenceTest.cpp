@@ -2,7 +2,7 @@
 // other, of all cells and types, at batches that fill no tile, with lengths and backwards.
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
-#include "test/unit/codegen/emulator/EmulatedRegion.h"
+#include "engine/KernelAbi.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -109,6 +109,20 @@ TEST(PersistentRecurrence, ManyRowsInChunks) {
 TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
   expectRight({.cell = "gru", .hidden = 320, .batch = 2, .steps = 2}, {4, 8, 8, 1});
   expectRight({.type = "f32", .hidden = 320, .batch = 2, .steps = 2}, {4, 8, 2, 1});
+}
+
+/// Blocks of which only one runs at a time, which no cooperative launch does.
+TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
+  Emitter alone = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    tn::RecurrenceOp op = recurrenceOf(region.source);
+    emitPersistent(region, op, PersistentShape(op, {4, 2, 8, 1}), /*looks=*/100);
+    region.code.steps.back().cluster = 1;
+    return true;
+  };
+  testing::AssertionResult result = matchesReference(Layer().text(), alone);
+  EXPECT_FALSE(result);
+  std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
+  EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
 }
 
 void expectNoSpills(const Layer &layer) {
