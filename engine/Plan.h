@@ -152,8 +152,8 @@ inline constexpr uint32_t kMaxBoxRows = 256;
 /// takes.
 inline constexpr size_t kMaxTensorMaps = 8;
 
-/// As Instruction::cluster: blocks wait for blocks of the whole grid, so all of them run at the same
-/// time or none does (a cooperative launch).
+/// As Instruction::cluster: blocks wait for blocks of the whole grid, so all of them run at the
+/// same time or none does (a cooperative launch).
 inline constexpr uint32_t kWholeGrid = 0;
 
 struct Instruction {

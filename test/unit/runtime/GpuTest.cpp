@@ -223,8 +223,8 @@ test::GpuEngine wholeGrid(int64_t blocks) {
   ExprId n = builder.size(256);
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t y = builder.output("y", DType::F32, {n});
-  engine::Instruction &launch = builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x},
-                                               {y}, builder.size(blocks));
+  engine::Instruction &launch =
+      builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x}, {y}, builder.size(blocks));
   launch.label = "lstm";
   launch.threads = 256;
   launch.scratch = builder.size(1024);

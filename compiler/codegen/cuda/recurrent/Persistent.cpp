@@ -42,17 +42,15 @@ FamilyMatch matchPersistent(RegionBuilder &region) {
         return a.stepSeconds < b.stepSeconds;
       });
   PersistentLayout layout = best.layout;
-  const char *why = layout.grid
-                        ? "the registers of the grid hold the weights through all steps"
-                        : "the registers of a cluster hold the weights through all steps";
-  return FamilyMatch::take(std::move(problem), dispatch::choiceOf(kRecurrencePersistent.name, layout),
-                           why);
+  const char *why = layout.grid ? "the registers of the grid hold the weights through all steps"
+                                : "the registers of a cluster hold the weights through all steps";
+  return FamilyMatch::take(std::move(problem),
+                           dispatch::choiceOf(kRecurrencePersistent.name, layout), why);
 }
 
 std::vector<dispatch::KernelChoice> persistentConfigs(RegionBuilder &, const std::any &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  for (PersistentCandidate candidate :
-       std::any_cast<PersistentProblem>(&problem)->candidates) {
+  for (PersistentCandidate candidate : std::any_cast<PersistentProblem>(&problem)->candidates) {
     choices.push_back(dispatch::choiceOf(kRecurrencePersistent.name, candidate.layout));
   }
   return choices;
@@ -65,12 +63,13 @@ double persistentSeconds(RegionBuilder &region, const PersistentProblem &problem
   tn::RecurrenceOp op = problem.op;
   double step = 0;
   for (const PersistentCandidate &candidate : problem.candidates) {
-    bool isThis = candidate.layout.blocks == layout.blocks && candidate.layout.rows == layout.rows &&
-                  candidate.layout.grid == layout.grid;
+    bool isThis = candidate.layout.blocks == layout.blocks &&
+                  candidate.layout.rows == layout.rows && candidate.layout.grid == layout.grid;
     step = isThis ? candidate.stepSeconds : step;
   }
   double launches = layout.grid ? 2 : 1;
-  double steps = double(std::max<int64_t>(1, region.estimate(tn::getDims(op.getInput().getType())[0])));
+  double steps =
+      double(std::max<int64_t>(1, region.estimate(tn::getDims(op.getInput().getType())[0])));
   return steps * step + launches * region.gpu.launchSeconds;
 }
 

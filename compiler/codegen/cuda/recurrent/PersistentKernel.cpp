@@ -48,7 +48,8 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
   constexpr unsigned threads = 256;
   AffineExpr tiles = tilesOf(op, shape);
   int64_t elements = shape.layout.rows * shape.depth;
-  GridExchange exchange = {region.addTemporary(tiles * (2 * elements * shape.bytes)),
+  int64_t spread = shape.layout.isTagged() ? 2 : 1;
+  GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),
                            region.addTemporary(tiles * (shape.layout.blocks * 4))};
   unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
   KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
@@ -59,8 +60,8 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
   t.when(t.isLess(at, t.mul(count, elements)), [&](const ThreadBuilder &b) {
     Value row = b.div(at, shape.depth), k = b.rem(at, shape.depth);
     Value isInside = both(b, b.isLess(row, batch), b.isLess(k, b.i64(shape.hidden)));
-    Value zero = arith::ConstantOp::create(b.builder, b.location,
-                                           b.builder.getFloatAttr(shape.element, 0));
+    Value zero =
+        arith::ConstantOp::create(b.builder, b.location, b.builder.getFloatAttr(shape.element, 0));
     Values value = b.choose(
         isInside,
         [&](const ThreadBuilder &c) -> Values {
@@ -69,8 +70,18 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
         },
         [&](const ThreadBuilder &) -> Values { return {zero}; });
     Value to = b.add(b.mul(b.div(at, elements), 2 * elements), b.rem(at, elements));
-    b.store(value[0], b.offset(frame.buffer(1), shape.element, to), shape.bytes);
-    b.store(zero, b.offset(frame.buffer(1), shape.element, b.add(to, elements)), shape.bytes);
+    int64_t ofWord = 4 / shape.bytes;
+    auto store = [&](Value element, Value place) {
+      if (shape.layout.isTagged()) {
+        // A word, then its tag.
+        Value word = b.mul(b.div(place, ofWord), 2);
+        b.store(b.i32(0), b.offset(frame.buffer(1), b.i32Type(), b.add(word, 1)), 4);
+        place = b.add(b.mul(word, ofWord), b.rem(place, ofWord));
+      }
+      b.store(element, b.offset(frame.buffer(1), shape.element, place), shape.bytes);
+    };
+    store(value[0], to);
+    store(zero, b.add(to, elements));
   });
   t.when(t.isLess(at, t.mul(count, shape.layout.blocks)), [&](const ThreadBuilder &b) {
     b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
@@ -225,8 +236,7 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
     b.store(b.toI32(length), b.offset(lengths, b.i32Type(), thread), 4);
   });
   auto first = [&](const ThreadBuilder &b, Value buffer, const Element &of) {
-    Value isInside =
-        both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
+    Value isInside = both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
     return b.choose(
         isInside,
         [&](const ThreadBuilder &c) -> Values {
@@ -324,8 +334,7 @@ Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, Valu
   for (int64_t gate = 0; gate < 4; ++gate) {
     gateSums.push_back(withInput(gate));
     if (op.getPeephole() && gate < 3) {
-      peepholes.push_back(
-          readF32(t, input(op.getPeephole()), t.add(unit, gate * shape.hidden)));
+      peepholes.push_back(readF32(t, input(op.getPeephole()), t.add(unit, gate * shape.hidden)));
     }
   }
   Value oldCell = sharedF32(t, cells, of.kept);
@@ -339,8 +348,8 @@ void PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value 
   for (int64_t round = 0; round < shape.elements(); ++round) {
     Element of = elementAt(t, chunkRow, round);
     t.when(t.isLess(of.inChunk, t.i32(shape.chunk)), [&](const ThreadBuilder &b) {
-      Value isRun = both(b, b.isLess(number, lengthOf(b, of)),
-                         b.isLess(of.unit, b.i32(shape.hidden)));
+      Value isRun =
+          both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
       isRun = both(b, isRun, b.isLess(of.row, batch));
       ValueRange own = inputs.slice(round * shape.gates, shape.gates);
       Value next = newState(b, of, own, isRun);
@@ -354,12 +363,12 @@ void PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value 
 /// Until the blocks that compute the warp's part of a state have sent it; returns how many looks
 /// are left.
 Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks) const {
-  if (!shape.layout.grid) {
+  if (shape.layout.grid != PersistentLayout::kFlags) {
     return looks;
   }
   Value begin = t.mul(part, shape.partDepth);
-  Value last = t.min(t.i32(shape.layout.blocks - 1),
-                     t.div(t.add(begin, shape.partDepth - 1), shape.units));
+  Value last =
+      t.min(t.i32(shape.layout.blocks - 1), t.div(t.add(begin, shape.partDepth - 1), shape.units));
   Value first = t.min(last, t.div(begin, shape.units));
   Value wanted = t.toI32(number);
   int64_t senders = llvm::divideCeil(shape.partDepth, shape.units) + 1;
@@ -376,18 +385,18 @@ Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks)
         [&](const ThreadBuilder &w, ValueRange now) {
           return both(w, w.isLess(now[0], wanted), w.isLess(w.i32(0), now[1]));
         },
-        [&](const ThreadBuilder &w, ValueRange now) {
-          return Values{look(w), w.add(now[1], -1)};
-        });
-    t.when(t.isLess(found[0], wanted), [&](const ThreadBuilder &b) {
-      Type byte = b.builder.getI8Type();
-      Value one = LLVM::ConstantOp::create(b.builder, b.location, byte, 1);
-      b.store(one, b.offset(status, byte, TENON_KERNEL_WAITED), 1);
-    });
+        [&](const ThreadBuilder &w, ValueRange now) { return Values{look(w), w.add(now[1], -1)}; });
+    t.when(t.isLess(found[0], wanted), [&](const ThreadBuilder &b) { reportWait(b); });
     looks = found[1];
   }
   t.warpBarrier();
   return looks;
+}
+
+void PersistentKernel::reportWait(const ThreadBuilder &t) const {
+  Type byte = t.builder.getI8Type();
+  Value one = LLVM::ConstantOp::create(t.builder, t.location, byte, 1);
+  t.store(one, t.offset(status, byte, TENON_KERNEL_WAITED), 1);
 }
 
 /// Where the state before a step lies.
@@ -399,7 +408,7 @@ Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
   }
   Value slot = t.add(t.mul(tile, 2), parity);
   return t.offset(globalStates, shape.element,
-                  t.mul(slot, shape.layout.rows * shape.depth));
+                  t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
 }
 
 /// The block's part of the state after a step, as vectors.
@@ -417,6 +426,28 @@ void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
     b.store(b.load(vectorOfWords(b), from, kVectorBytes), target ? b.remote(place, target) : place,
             kVectorBytes);
   };
+  if (layout.isTagged()) {
+    Value tag = t.toI32(t.add(number, 1));
+    t.loop(thread, vectors, t.i32(PersistentShape::kThreads), {},
+           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
+             Value word = b.mul(b.rem(at, ofRow), kVectorBytes / 4);
+             word = b.add(word, b.mul(rank, shape.units * shape.bytes / 4));
+             word = b.add(word, b.mul(b.div(at, ofRow), shape.depth * shape.bytes / 4));
+             Value vector =
+                 b.load(vectorOfWords(b), b.offset(fresh, vectorOfWords(b), at), kVectorBytes);
+             Value place = b.offset(next, b.i32Type(), b.mul(word, 2));
+             for (int64_t half = 0; half < 2; ++half) {
+               b.assembly(Type(),
+                          "{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
+                          "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
+                          "l,r,r,r,~{memory}",
+                          {b.offset(place, b.i32Type(), 4 * half), b.extract(vector, 2 * half),
+                           b.extract(vector, 2 * half + 1), tag});
+             }
+             return {};
+           });
+    return;
+  }
   if (layout.grid) {
     // One warp: its lanes' stores come before its flag without the block's threads meeting.
     t.when(t.isEqual(warp, t.i32(0)), [&](const ThreadBuilder &w) {
@@ -465,8 +496,8 @@ void PersistentKernel::writeStates(const ThreadBuilder &t, Value number) const {
          t.i32(PersistentShape::kThreads * lanes), {},
          [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
            Element of = elementOf(b, b.i32(0), at);
-           Value isRun = both(b, b.isLess(number, lengthOf(b, of)),
-                              b.isLess(of.unit, b.i32(shape.hidden)));
+           Value isRun =
+               both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
            b.when(both(b, isRun, b.isLess(of.row, batch)), [&](const ThreadBuilder &c) {
              Value to = stateIndex(c, timeOf(c, of, number), of);
              c.store(c.load(type, c.offset(fresh, shape.element, of.kept), alignment),
@@ -477,46 +508,50 @@ void PersistentKernel::writeStates(const ThreadBuilder &t, Value number) const {
 }
 
 /// Returns the looks that are left.
-Values PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
+Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
   Value used = usedRows(t);
-  Values carried = {looks};
-  carried.append(loadInputs(t, t.i64(0), t.i32(0)));
-  Values end = t.loop(
-      t.i64(0), steps, t.i64(1), carried,
-      [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
-        Values left = {await(b, number, now[0])};
-        Value state = stateOf(b, number);
-        Values inputs = b.loop(
-            b.i32(0), used, b.i32(shape.chunk), now.drop_front(),
-            [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
-              // What the gates need next is on its way while tensor cores work.
-              Value following = c.add(chunkRow, shape.chunk);
-              Value isLast = c.isEqual(following, used);
+  // The next chunk's inputs, and the looks.
+  Values carried = loadInputs(t, t.i64(0), t.i32(0));
+  carried.push_back(looks);
+  auto chunkOfStep = [&](const ThreadBuilder &t, Value number, Value state, Value chunkRow,
+                         ValueRange own) {
+    // What the gates need next is on its way while tensor cores work.
+    Value following = t.add(chunkRow, shape.chunk);
+    Value isLast = t.isEqual(following, used);
+    Values next = loadInputs(t, t.select(isLast, t.add(number, 1), number),
+                             t.select(isLast, t.i32(0), following));
+    Value wanted = t.toI32(number);
+    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, own.back())
+                                : multiplyFloats(t, state, chunkRow, wanted, own.back()));
+    t.barrier();
+    computeGates(t, number, chunkRow, own.drop_back());
+    t.barrier();
+    return next;
+  };
+  return t
+      .loop(t.i64(0), steps, t.i64(1), carried,
+            [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
+              Values own(now);
+              own.back() = await(b, number, own.back());
+              Value state = stateOf(b, number);
               Values next =
-                  loadInputs(c, c.select(isLast, c.add(number, 1), number),
-                             c.select(isLast, c.i32(0), following));
-              shape.isHalf ? multiplyHalves(c, state, chunkRow)
-                           : multiplyFloats(c, state, chunkRow);
-              c.barrier();
-              computeGates(c, number, chunkRow, own);
-              c.barrier();
+                  b.loop(b.i32(0), used, b.i32(shape.chunk), own,
+                         [&](const ThreadBuilder &c, Value chunkRow, ValueRange values) -> Values {
+                           return chunkOfStep(c, number, state, chunkRow, values);
+                         });
+              sendStates(b, number);
+              writeStates(b, number);
+              endStep(b);
               return next;
-            });
-        sendStates(b, number);
-        writeStates(b, number);
-        endStep(b);
-        left.append(inputs);
-        return left;
-      });
-  return {end[0]};
+            })
+      .back();
 }
 
 /// The last states, and zeros behind the end of each row's sequence.
 void PersistentKernel::finish(const ThreadBuilder &t) const {
   Value all = output(op.getStates());
   eachElement(t, [&](const ThreadBuilder &b, const Element &of) {
-    Value isInside =
-        both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
+    Value isInside = both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
     b.when(isInside, [&](const ThreadBuilder &c) {
       Value at = c.add(c.mul(of.row, shape.hidden), c.toI64(of.unit));
       if (Value last = output(op.getLastH())) {
@@ -558,9 +593,8 @@ void PersistentKernel::emit(int64_t looks) {
   rank = t.rem(t.block(), layout.blocks);
   divideShared(t);
   holdWeights(t);
-  if (!layout.grid &&
-      region.source.getArgAttr(cast<BlockArgument>(op.getWeights()).getArgNumber(),
-                               kConstantArgument)) {
+  if (!layout.grid && region.source.getArgAttr(cast<BlockArgument>(op.getWeights()).getArgNumber(),
+                                               kConstantArgument)) {
     frame.waitHere();
   }
   if (!layout.grid) {
@@ -575,11 +609,11 @@ void PersistentKernel::emit(int64_t looks) {
          [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
            tile = number;
            start(b);
-           Values left = runSteps(b, now[0]);
+           Value left = runSteps(b, now[0]);
            b.barrier();
            finish(b);
            b.barrier();
-           return left;
+           return {left};
          });
   frame.finish(getAffineConstantExpr(layout.blocks, region.source.getContext()),
                shape.sharedBytes());

@@ -11,8 +11,8 @@
 namespace tenon::codegen::cuda {
 
 /// Temporaries of the region through which the blocks of a grid exchange their states:
-/// [tile of the batch][2][row][depth] elements, and a flag of 32 bits for each block of each tile,
-/// which has the number of its newest state.
+/// [tile of the batch][2][row][depth] elements, or words of 4 bytes with a tag of 4 behind each;
+/// and a flag of 32 bits for each block of each tile. Tags and flags are numbers of states.
 struct GridExchange {
   uint32_t states = 0, flags = 0;
 };
@@ -62,8 +62,17 @@ private:
   Value keptWord(const ThreadBuilder &t, Value number) const;
   void holdWeights(const ThreadBuilder &t);
   Values fragmentOfA(const ThreadBuilder &t, int64_t number) const;
-  void multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow) const;
-  void multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow) const;
+  /// Vectors (16 bytes each, as words) of the state from the L2, at these elements; where words are
+  /// tagged, once all that are sent (`isSent` of each) are there. Returns the looks that are left.
+  Value loadStates(const ThreadBuilder &t, Value state, llvm::ArrayRef<Value> elements,
+                   llvm::ArrayRef<Value> isSent, Value wanted, Value looks,
+                   llvm::SmallVectorImpl<Values> &vectors) const;
+  Value isSent(const ThreadBuilder &t, Value k) const;
+  void reportWait(const ThreadBuilder &t) const;
+  Value multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
+                       Value looks) const;
+  Value multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
+                       Value looks) const;
   void storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const;
 
   void start(const ThreadBuilder &t) const;
@@ -77,16 +86,16 @@ private:
   void endStep(const ThreadBuilder &t) const;
   void writeStates(const ThreadBuilder &t, Value number) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
-  Values runSteps(const ThreadBuilder &t, Value looks);
+  Value runSteps(const ThreadBuilder &t, Value looks);
   void finish(const ThreadBuilder &t) const;
 
   RegionBuilder &region;
   mutable tn::RecurrenceOp op; ///< whose accessors are not const
   PersistentShape shape;
   KernelFrame frame;
-  Value sharedStates, flags, globalStates, status; ///< of a cluster; of a grid
-  Value thread, lane, warp, part, group, rank;     ///< i32
-  Value tile, steps, batch;                        ///< i64
+  Value sharedStates, flags, globalStates, status;            ///< of a cluster; of a grid
+  Value thread, lane, warp, part, group, rank;                ///< i32
+  Value tile, steps, batch;                                   ///< i64
   Value sums, before, cells, fresh, staged, lengths, weights; ///< in shared memory
   Values held;                                                ///< words of the thread's weights
 };

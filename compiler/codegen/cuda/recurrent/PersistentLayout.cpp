@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/recurrent/PersistentLayout.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/cuda/recurrent/RecurrenceLayout.h"
 #include "compiler/codegen/cuda/recurrent/Tuning.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
@@ -36,8 +37,8 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   int64_t groups = kWarps / layout.parts;
   tiles = llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
   columns = groups * tiles * kTile;
-  partDepth = llvm::alignTo(
-      llvm::divideCeil(std::max(hidden, layout.blocks * units), layout.parts), isHalf ? 32 : 8);
+  partDepth = llvm::alignTo(llvm::divideCeil(std::max(hidden, layout.blocks * units), layout.parts),
+                            isHalf ? 32 : 8);
   depth = partDepth * layout.parts;
   // Whole fragments, or depths of all tiles.
   int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
@@ -85,7 +86,9 @@ double persistentStepSeconds(const target::Target &gpu, const PersistentShape &s
   double inner = (reduced + again) / tuning::kSharedPerCycle + products;
   double read = double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks());
   if (layout.grid) {
-    return tuning::kGridExchange + inner * cycles + (state + read) / gpu.coreBandwidth;
+    double exchange = layout.isTagged() ? tuning::kTaggedExchange : tuning::kGridExchange;
+    return exchange + inner * cycles +
+           ((layout.isTagged() ? 2 : 1) * state + read) / gpu.coreBandwidth;
   }
   double sent = double(layout.rows * shape.units * shape.bytes * layout.blocks);
   double exchange = layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
@@ -98,10 +101,10 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
   int64_t batch = region.estimate(tn::getDims(op.getInput().getType())[1]);
   int64_t hidden = cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0);
   std::vector<PersistentCandidate> found;
-  auto consider = [&](int64_t blocks, int64_t rows, bool isGrid) {
+  auto consider = [&](int64_t blocks, int64_t rows, int64_t grid) {
     std::optional<PersistentCandidate> best;
     for (int64_t parts = 1; parts <= PersistentShape::kWarps; parts *= 2) {
-      PersistentShape shape(op, {blocks, parts, rows, isGrid});
+      PersistentShape shape(op, {blocks, parts, rows, grid});
       bool hasUnits = (blocks - 1) * shape.units < hidden;
       if (!hasUnits || !shape.fits(gpu)) {
         continue;
@@ -113,7 +116,7 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
     }
     if (best) {
       int64_t tiles = llvm::divideCeil(std::max<int64_t>(batch, 1), rows);
-      int64_t atOnce = isGrid ? 1 : std::max<int64_t>(1, gpu.cores / blocks);
+      int64_t atOnce = grid ? 1 : clustersAtOnce(gpu, blocks);
       best->stepSeconds *= double(llvm::divideCeil(tiles, atOnce));
       found.push_back(*best);
     }
@@ -121,13 +124,14 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
   bool isHalf = !getElementTypeOrSelf(op.getInput()).isF32();
   for (int64_t rows = isHalf ? 8 : 2; rows <= tuning::kPersistentRows; rows *= 2) {
     for (int64_t blocks = 1; blocks <= gpu.clusterBlocks; blocks *= 2) {
-      consider(blocks, rows, false);
+      consider(blocks, rows, PersistentLayout::kCluster);
     }
     // Blocks of 4, 8, 16 units and so on.
     for (int64_t units = 4; units <= 64; units *= 2) {
       int64_t blocks = llvm::divideCeil(hidden, units);
       if (blocks > 1 && blocks <= gpu.cores) {
-        consider(blocks, rows, true);
+        consider(blocks, rows, PersistentLayout::kFlags);
+        consider(blocks, rows, PersistentLayout::kTagged);
       }
     }
     if (rows >= batch) {

@@ -15,9 +15,14 @@ struct PersistentLayout {
   int64_t blocks = 1; ///< of a group
   int64_t parts = 1;  ///< of the depth
   int64_t rows = 8;   ///< of the batch that a group takes
-  /// The group is the whole grid, and its blocks exchange states through the L2; else it is a
-  /// cluster, whose blocks write into each other's shared memory.
+  /// kCluster: blocks write into each other's shared memory. Else the group is the whole grid, and
+  /// its blocks exchange states through the L2: kFlags, a block tells with a flag that its part is
+  /// there; kTagged, each word of 4 bytes has the state's number beside it, which is twice the
+  /// bytes and one way in place of two.
   int64_t grid = 0;
+  static constexpr int64_t kCluster = 0, kFlags = 1, kTagged = 2;
+
+  bool isTagged() const { return grid == kTagged; }
 };
 template <typename Visitor> void visitParameters(Visitor &visit, PersistentLayout &layout) {
   visit("blocks", layout.blocks);

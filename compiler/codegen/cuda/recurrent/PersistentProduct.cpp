@@ -24,9 +24,20 @@ constexpr int64_t kStreamedWords = 16;
 
 /// 16 bytes that other blocks wrote; the first-level cache does not see that.
 Values loadFresh(const ThreadBuilder &t, Value pointer) {
-  Type type = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
-                                               SmallVector<Type>(4, t.i32Type()));
+  Type type =
+      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
   Value all = t.assembly(type, "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
+                         "=r,=r,=r,=r,l,~{memory}", {pointer});
+  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
+}
+
+/// Two words with their tags behind each, whose pairs are whole.
+Values loadTagged(const ThreadBuilder &t, Value pointer) {
+  Type type =
+      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
+  Value all = t.assembly(type,
+                         "{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
+                         "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
                          "=r,=r,=r,=r,l,~{memory}", {pointer});
   return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
 }
@@ -42,9 +53,9 @@ Values loadShared(const ThreadBuilder &t, Value pointer) {
 Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) const {
   Value gate = t.div(column, shape.units);
   Value unit = t.add(t.mul(rank, shape.units), t.rem(column, shape.units));
-  Value isInside = both(t, t.isLess(gate, t.i32(shape.gates)),
-                        both(t, t.isLess(unit, t.i32(shape.hidden)),
-                             t.isLess(k, t.i32(shape.hidden))));
+  Value isInside =
+      both(t, t.isLess(gate, t.i32(shape.gates)),
+           both(t, t.isLess(unit, t.i32(shape.hidden)), t.isLess(k, t.i32(shape.hidden))));
   gate = t.min(gate, t.i32(shape.gates - 1));
   unit = t.min(unit, t.i32(shape.hidden - 1));
   k = t.min(k, t.i32(shape.hidden - 1));
@@ -63,7 +74,8 @@ Value PersistentKernel::weightWord(const ThreadBuilder &t, Value number) const {
   Value start = t.mul(part, shape.partDepth);
   Value first = t.mul(group, shape.tiles * kMmaRows);
   if (!shape.isHalf) {
-    Value column = t.add(first, t.add(t.mul(t.rem(number, shape.tiles), kMmaRows), t.rem(lane, 16)));
+    Value column =
+        t.add(first, t.add(t.mul(t.rem(number, shape.tiles), kMmaRows), t.rem(lane, 16)));
     Value k = t.add(t.div(number, shape.tiles), t.mul(t.div(lane, 16), shape.partDepth / 2));
     return weightAt(t, column, t.add(start, k));
   }
@@ -111,25 +123,85 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
   setSharedF32(t, sum, sums, t.add(at, column));
 }
 
-void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow) const {
+/// Whether some block computes the vector of a row of the state from an element on.
+Value PersistentKernel::isSent(const ThreadBuilder &t, Value k) const {
+  int64_t sent = shape.layout.blocks * shape.units;
+  return sent == shape.depth ? Value() : t.isLess(k, t.i32(sent));
+}
+
+Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef<Value> elements,
+                                   ArrayRef<Value> isSent, Value wanted, Value looks,
+                                   SmallVectorImpl<Values> &vectors) const {
+  if (!shape.layout.isTagged()) {
+    for (Value element : elements) {
+      vectors.push_back(loadFresh(t, t.offset(state, shape.element, element)));
+    }
+    return looks;
+  }
+  // The words of all vectors, and one that is 0 if all are there.
+  auto look = [&](const ThreadBuilder &b) {
+    Values words;
+    Value missing = b.i32(0);
+    for (auto [element, sent] : llvm::zip_equal(elements, isSent)) {
+      Value place = b.offset(state, shape.element, b.mul(element, 2));
+      for (int64_t half = 0; half < 2; ++half) {
+        Values pair = loadTagged(b, b.offset(place, b.i32Type(), 4 * half));
+        Value wrong = bitOr(b, bitXor(b, pair[1], wanted), bitXor(b, pair[3], wanted));
+        missing = bitOr(b, missing, sent ? b.select(sent, wrong, b.i32(0)) : wrong);
+        words.append({pair[0], pair[2]});
+      }
+    }
+    words.push_back(missing);
+    return words;
+  };
+  Values first = look(t);
+  first.push_back(looks);
+  size_t words = first.size() - 2;
+  Values found = loopWhile(
+      t, first,
+      [&](const ThreadBuilder &b, ValueRange now) {
+        return both(b, isNot(b, now[words], b.i32(0)), b.isLess(b.i32(0), now[words + 1]));
+      },
+      [&](const ThreadBuilder &b, ValueRange now) {
+        Values next = look(b);
+        next.push_back(b.add(now[words + 1], -1));
+        return next;
+      });
+  t.when(isNot(t, found[words], t.i32(0)), [&](const ThreadBuilder &b) { reportWait(b); });
+  for (size_t word = 0; word < words; word += 4) {
+    vectors.push_back(Values(ArrayRef(found).slice(word, 4)));
+  }
+  return found.back();
+}
+
+Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
+                                       Value wanted, Value looks) const {
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
   int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
   Value row = t.add(chunkRow, t.div(lane, 4));
   Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
-  Value base = t.offset(state, shape.element, t.add(t.mul(row, stride), start));
+  Value base = t.add(t.mul(row, stride), start);
   SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
-  int64_t asked = !shape.layout.grid ? kVectorsFromShared
-                  : shape.kept == 0   ? kVectorsFromL2
-                                      : kVectorsBesideWeights;
+  int64_t asked = !shape.layout.grid                            ? kVectorsFromShared
+                  : shape.kept == 0 && !shape.layout.isTagged() ? kVectorsFromL2
+                                                                : kVectorsBesideWeights;
   int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
     SmallVector<Values> vectors;
+    Values elements, sent;
     for (int64_t pair = first; pair < end; ++pair) {
       for (int64_t n = 0; n < blocksOfRows; ++n) {
-        Value from =
-            t.offset(base, shape.element, n * kMmaColumns * stride + pair * kPairDepth);
-        vectors.push_back(shape.layout.grid ? loadFresh(t, from) : loadShared(t, from));
+        elements.push_back(t.add(base, n * kMmaColumns * stride + pair * kPairDepth));
+        sent.push_back(isSent(t, t.add(start, pair * kPairDepth)));
+      }
+    }
+    if (shape.layout.grid) {
+      looks = loadStates(t, state, elements, sent, wanted, looks, vectors);
+      t.warpBarrier();
+    } else {
+      for (Value element : elements) {
+        vectors.push_back(loadShared(t, t.offset(state, shape.element, element)));
       }
     }
     for (int64_t pair = first; pair < end; ++pair) {
@@ -151,34 +223,38 @@ void PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value
   for (int64_t own = 0; own < shape.tiles; ++own) {
     for (int64_t n = 0; n < blocksOfRows; ++n) {
       for (int64_t i = 0; i < 4; ++i) {
-        storeSum(t, totals[own * blocksOfRows + n][i],
-                 t.add(rowOfLane, n * kMmaColumns + i % 2),
+        storeSum(t, totals[own * blocksOfRows + n][i], t.add(rowOfLane, n * kMmaColumns + i % 2),
                  t.add(column, own * kMmaRows + i / 2 * 8));
       }
     }
   }
+  return looks;
 }
 
-void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow) const {
+Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow,
+                                       Value wanted, Value looks) const {
   constexpr int64_t lanes = 4;
   int64_t stride = shape.stateStride();
-  Value from = t.offset(state, shape.element,
-                        t.add(t.mul(chunkRow, stride), t.mul(part, shape.partDepth)));
+  Value from =
+      t.offset(state, shape.element, t.add(t.mul(chunkRow, stride), t.mul(part, shape.partDepth)));
   if (shape.layout.grid) {
     // A copy of the warp's part of the rows, which its lanes then read all together.
     stride = shape.partDepth;
     from = t.offset(staged, shape.element, t.mul(warp, shape.chunk * shape.partDepth));
     int64_t ofRow = shape.partDepth / lanes;
-    Value source = t.offset(state, shape.element,
-                            t.add(t.mul(chunkRow, shape.depth), t.mul(part, shape.partDepth)));
+    Value source = t.mul(chunkRow, shape.depth), start = t.mul(part, shape.partDepth);
     t.warpBarrier();
-    t.loop(lane, t.i32(shape.chunk * ofRow), t.i32(kWarp), {},
-           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-             Value place = b.add(b.mul(b.div(at, ofRow), shape.depth), b.mul(b.rem(at, ofRow), 4));
-             Value vector = b.pack(loadFresh(b, b.offset(source, shape.element, place)));
-             b.store(vector, b.offset(from, vector.getType(), at), 16);
-             return {};
-           });
+    looks = t.loop(lane, t.i32(shape.chunk * ofRow), t.i32(kWarp), {looks},
+                   [&](const ThreadBuilder &b, Value at, ValueRange now) -> Values {
+                     Value k = b.add(start, b.mul(b.rem(at, ofRow), lanes));
+                     Value element = b.add(b.add(source, b.mul(b.div(at, ofRow), shape.depth)), k);
+                     SmallVector<Values> vectors;
+                     Value left =
+                         loadStates(b, state, element, isSent(b, k), wanted, now[0], vectors);
+                     Value vector = b.pack(vectors[0]);
+                     b.store(vector, b.offset(from, vector.getType(), at), 16);
+                     return {left};
+                   })[0];
     t.warpBarrier();
   }
   Value half = t.div(lane, 16);
@@ -211,9 +287,9 @@ void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value
                       Values factors, result(now);
                       for (int64_t word = 0; word < together * words; ++word) {
                         Value at = b.add(number, word);
-                        Value kept = isKept ? b.load(b.f32Type(),
-                                                     keptWord(b, b.add(at, -shape.held)), 4)
-                                            : weightWord(b, at);
+                        Value kept =
+                            isKept ? b.load(b.f32Type(), keptWord(b, b.add(at, -shape.held)), 4)
+                                   : weightWord(b, at);
                         factors.push_back(kept);
                       }
                       for (int64_t i = 0; i < together; ++i) {
@@ -224,8 +300,8 @@ void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value
                     });
   };
   addRest(shape.held, shape.kept, 1, true);
-  addRest(shape.held + shape.kept, shape.streamed,
-          std::max<int64_t>(1, kStreamedWords / words), false);
+  addRest(shape.held + shape.kept, shape.streamed, std::max<int64_t>(1, kStreamedWords / words),
+          false);
   Value column = t.add(t.mul(group, shape.tiles * PersistentShape::kTile), t.rem(lane, 16));
   for (int64_t own = 0; own < shape.tiles; ++own) {
     for (int64_t row = 0; row < shape.chunk; row += 2) {
@@ -239,6 +315,7 @@ void PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value
       storeSum(t, sum, t.add(half, row), t.add(column, own * PersistentShape::kTile));
     }
   }
+  return looks;
 }
 
 } // namespace tenon::codegen::cuda

@@ -43,12 +43,12 @@ struct Layer {
     std::string activations = cell == "lstm"  ? R"("sigmoid", "tanh", "tanh")"
                               : cell == "gru" ? R"("sigmoid", "tanh")"
                                               : R"("tanh")";
-    std::string op = formatv(
-        "{0} = tn.recurrence {1} {{cell = \"{2}\", reverse = {3}, linearBeforeReset = {4}, "
-        "activations = [{5}], operandSegmentSizes = array<i32: 1, 1, 1, {6}, 0, 0, {7}>} : "
-        "({8}) -> ({9})\nreturn {0} : {9}",
-        names, operands, cell, reverse ? "true" : "false", cell == "gru" ? "true" : "false",
-        activations, cell == "lstm" ? 1 : 0, hasLengths ? 1 : 0, types, results);
+    std::string op =
+        formatv("{0} = tn.recurrence {1} {{cell = \"{2}\", reverse = {3}, linearBeforeReset = {4}, "
+                "activations = [{5}], operandSegmentSizes = array<i32: 1, 1, 1, {6}, 0, 0, {7}>} : "
+                "({8}) -> ({9})\nreturn {0} : {9}",
+                names, operands, cell, reverse ? "true" : "false", cell == "gru" ? "true" : "false",
+                activations, cell == "lstm" ? 1 : 0, hasLengths ? 1 : 0, types, results);
     return regionText("single", "(" + arguments + ") -> (" + results + ")", op);
   }
 };
@@ -77,6 +77,15 @@ TEST(PersistentRecurrence, GridsOfAllTypes) {
     expectRight({.type = type}, {4, 2, 8, 1});
     expectRight({.type = type, .hidden = 72, .batch = 19}, {9, 8, 16, 1});
   }
+}
+
+TEST(PersistentRecurrence, TaggedWordsOfAllTypes) {
+  for (const char *type : {"f16", "bf16", "f32"}) {
+    expectRight({.type = type, .steps = 4}, {4, 2, 8, 2});
+    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 3}, {5, 8, 8, 2});
+  }
+  Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
+  expectRight(lengths, {8, 8, 8, 2});
 }
 
 TEST(PersistentRecurrence, ClustersOfAllTypes) {
@@ -113,33 +122,31 @@ TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
 
 /// Blocks of which only one runs at a time, which no cooperative launch does.
 TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
-  Emitter alone = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    tn::RecurrenceOp op = recurrenceOf(region.source);
-    emitPersistent(region, op, PersistentShape(op, {4, 2, 8, 1}), /*looks=*/100);
-    region.code.steps.back().cluster = 1;
-    return true;
-  };
-  testing::AssertionResult result = matchesReference(Layer().text(), alone);
-  EXPECT_FALSE(result);
-  std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
-  EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
+  for (int64_t grid : {PersistentLayout::kFlags, PersistentLayout::kTagged}) {
+    Emitter alone = [grid](RegionBuilder &region) -> mlir::FailureOr<bool> {
+      tn::RecurrenceOp op = recurrenceOf(region.source);
+      emitPersistent(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);
+      region.code.steps.back().cluster = 1;
+      return true;
+    };
+    testing::AssertionResult result = matchesReference(Layer().text(), alone);
+    EXPECT_FALSE(result);
+    std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
+    EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
+  }
 }
 
-void expectNoSpills(const Layer &layer) {
-  const target::Target &gpu = target::targetOf("sm_90a");
-  llvm::Expected<std::string> ptx =
-      emitTestPtx(layer.text(), byFamily({"recurrence_persistent"}), gpu);
-  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-  if (const char *d = getenv("DUMP")) { std::error_code e; llvm::raw_fd_ostream(std::string(d) + "/" + layer.cell + layer.type + std::to_string(layer.hidden) + "_" + std::to_string(layer.batch) + ".ptx", e) << *ptx; return; }
-  EXPECT_TRUE(assembles(*ptx, gpu)) << layer.hidden;
-}
-
+/// Layers that fill the registers: the one chosen for each size, assembled.
 TEST(PersistentRecurrence, RegistersSuffice) {
-  for (const char *cell : {"lstm", "gru"})
-  for (const char *type : {"f16", "f32"})
-  for (int64_t hidden : {64, 256, 512, 1024, 2048})
-  for (int64_t batch : {1, 8, 32, 128})
-  expectNoSpills({.cell=cell, .type=type, .hidden = hidden, .batch = batch, .steps = 100});
+  const target::Target &gpu = target::targetOf("sm_90a");
+  for (const Layer &layer :
+       {Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 1024, .batch = 32},
+        Layer{.hidden = 2048, .batch = 32}, Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
+    llvm::Expected<std::string> ptx =
+        emitTestPtx(layer.text(), byFamily({"recurrence_persistent"}), gpu);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_TRUE(assembles(*ptx, gpu)) << layer.type << ", " << layer.hidden;
+  }
 }
 
 } // namespace
