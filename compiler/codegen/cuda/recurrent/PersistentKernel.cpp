@@ -6,9 +6,7 @@
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
-#include "engine/KernelAbi.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -17,10 +15,6 @@ namespace tenon::codegen::cuda {
 namespace {
 
 using Values = ThreadBuilder::Values;
-
-constexpr int64_t kVectorBytes = 16;
-
-Type vectorOfWords(const ThreadBuilder &t) { return t.vectorType(4, t.i32Type()); }
 
 SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShape &shape,
                                      GridExchange exchange) {
@@ -37,57 +31,10 @@ SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShap
   return buffers;
 }
 
-AffineExpr tilesOf(tn::RecurrenceOp op, const PersistentShape &shape) {
-  return tn::getDims(op.getInput().getType())[1].ceilDiv(shape.layout.rows);
-}
-
 } // namespace
 
-GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
-                              const PersistentShape &shape) {
-  constexpr unsigned threads = 256;
-  AffineExpr tiles = tilesOf(op, shape);
-  int64_t elements = shape.layout.rows * shape.depth;
-  int64_t spread = shape.layout.isTagged() ? 2 : 1;
-  GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),
-                           region.addTemporary(tiles * (shape.layout.blocks * 4))};
-  unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
-  KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
-  ThreadBuilder t = frame.code();
-  Value batch = frame.size64(tn::getDims(op.getInput().getType())[1]);
-  Value count = frame.size64(tiles);
-  Value at = t.add(t.mul(t.toI64(t.block()), threads), t.toI64(t.thread()));
-  t.when(t.isLess(at, t.mul(count, elements)), [&](const ThreadBuilder &b) {
-    Value row = b.div(at, shape.depth), k = b.rem(at, shape.depth);
-    Value isInside = both(b, b.isLess(row, batch), b.isLess(k, b.i64(shape.hidden)));
-    Value zero =
-        arith::ConstantOp::create(b.builder, b.location, b.builder.getFloatAttr(shape.element, 0));
-    Values value = b.choose(
-        isInside,
-        [&](const ThreadBuilder &c) -> Values {
-          Value from = c.offset(frame.buffer(0), shape.element, c.add(c.mul(row, shape.hidden), k));
-          return {c.load(shape.element, from, shape.bytes)};
-        },
-        [&](const ThreadBuilder &) -> Values { return {zero}; });
-    Value to = b.add(b.mul(b.div(at, elements), 2 * elements), b.rem(at, elements));
-    int64_t ofWord = 4 / shape.bytes;
-    auto store = [&](Value element, Value place) {
-      if (shape.layout.isTagged()) {
-        // A word, then its tag.
-        Value word = b.mul(b.div(place, ofWord), 2);
-        b.store(b.i32(0), b.offset(frame.buffer(1), b.i32Type(), b.add(word, 1)), 4);
-        place = b.add(b.mul(word, ofWord), b.rem(place, ofWord));
-      }
-      b.store(element, b.offset(frame.buffer(1), shape.element, place), shape.bytes);
-    };
-    store(value[0], to);
-    store(zero, b.add(to, elements));
-  });
-  t.when(t.isLess(at, t.mul(count, shape.layout.blocks)), [&](const ThreadBuilder &b) {
-    b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
-  });
-  frame.finish((tiles * elements).ceilDiv(threads));
-  return exchange;
+AffineExpr tilesOf(tn::RecurrenceOp op, const PersistentShape &shape) {
+  return tn::getDims(op.getInput().getType())[1].ceilDiv(shape.layout.rows);
 }
 
 void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
@@ -279,232 +226,12 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
   t.waitForCluster();
 }
 
-/// The gates' inputs for the thread's elements of a chunk; zeros behind the last step.
-Values PersistentKernel::loadInputs(const ThreadBuilder &t, Value number, Value chunkRow) const {
-  Values loaded;
-  for (int64_t round = 0; round < shape.elements(); ++round) {
-    Element of = elementAt(t, chunkRow, round);
-    Value isRead = both(t, t.isLess(number, steps), t.isLess(of.unit, t.i32(shape.hidden)));
-    isRead = both(t, isRead, t.isLess(of.row, batch));
-    isRead = both(t, isRead, t.isLess(of.inChunk, t.i32(shape.chunk)));
-    Values values = t.choose(
-        isRead,
-        [&](const ThreadBuilder &b) -> Values {
-          Value at = b.add(b.mul(timeOf(b, of, number), batch), of.row);
-          at = b.add(b.mul(at, shape.gates * shape.hidden), b.toI64(of.unit));
-          Values own;
-          for (int64_t gate = 0; gate < shape.gates; ++gate) {
-            own.push_back(readF32(b, input(op.getInput()), b.add(at, gate * shape.hidden)));
-          }
-          return own;
-        },
-        [&](const ThreadBuilder &b) -> Values { return Values(shape.gates, b.f32(0)); });
-    loaded.append(values);
-  }
-  return loaded;
-}
-
-Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, ValueRange inputs,
-                                 Value isRun) const {
-  auto sumOf = [&](int64_t gate) {
-    Value total;
-    for (int64_t p = 0; p < shape.layout.parts; ++p) {
-      Value at = t.mul(t.add(of.inChunk, p * shape.chunk), shape.sumStride());
-      Value one = sharedF32(t, sums, t.add(t.add(at, of.local), gate * shape.units));
-      total = total ? t.addF(total, one) : one;
-    }
-    return total;
-  };
-  auto withInput = [&](int64_t gate) { return t.addF(sumOf(gate), inputs[gate]); };
-  RecurrentCell cell(t.builder, t.location, op);
-  Value old = sharedF32(t, before, of.kept);
-  if (op.getCell() == "rnn") {
-    return cell.rnn(withInput(0));
-  }
-  Value unit = t.min(of.unit, t.i32(shape.hidden - 1));
-  if (op.getCell() == "gru") {
-    Value total = sumOf(2);
-    if (Value bias = input(op.getResetBias())) {
-      total = t.addF(total, readF32(t, bias, unit));
-    }
-    total = t.addF(inputs[2], cell.gruReset(withInput(1), total));
-    return cell.gru(withInput(0), total, old);
-  }
-  Values gateSums, peepholes;
-  for (int64_t gate = 0; gate < 4; ++gate) {
-    gateSums.push_back(withInput(gate));
-    if (op.getPeephole() && gate < 3) {
-      peepholes.push_back(readF32(t, input(op.getPeephole()), t.add(unit, gate * shape.hidden)));
-    }
-  }
-  Value oldCell = sharedF32(t, cells, of.kept);
-  RecurrentCell::LstmState next = cell.lstm(gateSums, peepholes, oldCell);
-  setSharedF32(t, t.select(isRun, next.c, oldCell), cells, of.kept);
-  return next.h;
-}
-
-void PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
-                                    ValueRange inputs) const {
-  for (int64_t round = 0; round < shape.elements(); ++round) {
-    Element of = elementAt(t, chunkRow, round);
-    t.when(t.isLess(of.inChunk, t.i32(shape.chunk)), [&](const ThreadBuilder &b) {
-      Value isRun =
-          both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
-      isRun = both(b, isRun, b.isLess(of.row, batch));
-      ValueRange own = inputs.slice(round * shape.gates, shape.gates);
-      Value next = newState(b, of, own, isRun);
-      Value kept = b.select(isRun, next, sharedF32(b, before, of.kept));
-      setSharedF32(b, kept, before, of.kept);
-      write(b, kept, fresh, of.kept);
-    });
-  }
-}
-
-/// Until the blocks that compute the warp's part of a state have sent it; returns how many looks
-/// are left.
-Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks) const {
-  if (shape.layout.grid != PersistentLayout::kFlags) {
-    return looks;
-  }
-  Value begin = t.mul(part, shape.partDepth);
-  Value last =
-      t.min(t.i32(shape.layout.blocks - 1), t.div(t.add(begin, shape.partDepth - 1), shape.units));
-  Value first = t.min(last, t.div(begin, shape.units));
-  Value wanted = t.toI32(number);
-  int64_t senders = llvm::divideCeil(shape.partDepth, shape.units) + 1;
-  for (int64_t from = 0; from < senders; from += kWarp) {
-    Value sender = t.min(last, t.add(t.add(first, lane), from));
-    Value at = t.add(t.mul(tile, shape.layout.blocks), t.toI64(sender));
-    Value flag = t.offset(flags, t.i32Type(), at);
-    auto look = [&](const ThreadBuilder &b) {
-      return b.assembly(b.i32Type(), "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}",
-                        {flag});
-    };
-    Values found = loopWhile(
-        t, {look(t), looks},
-        [&](const ThreadBuilder &w, ValueRange now) {
-          return both(w, w.isLess(now[0], wanted), w.isLess(w.i32(0), now[1]));
-        },
-        [&](const ThreadBuilder &w, ValueRange now) { return Values{look(w), w.add(now[1], -1)}; });
-    t.when(t.isLess(found[0], wanted), [&](const ThreadBuilder &b) { reportWait(b); });
-    looks = found[1];
-  }
-  t.warpBarrier();
-  return looks;
-}
-
-void PersistentKernel::reportWait(const ThreadBuilder &t) const {
-  Type byte = t.builder.getI8Type();
-  Value one = LLVM::ConstantOp::create(t.builder, t.location, byte, 1);
-  t.store(one, t.offset(status, byte, TENON_KERNEL_WAITED), 1);
-}
-
-/// Where the state before a step lies.
-Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
-  Value parity = t.rem(number, 2);
-  if (!shape.layout.grid) {
-    int64_t elements = shape.layout.rows * shape.stateStride();
-    return t.offset(sharedStates, shape.element, t.mul(parity, elements));
-  }
-  Value slot = t.add(t.mul(tile, 2), parity);
-  return t.offset(globalStates, shape.element,
-                  t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
-}
-
-/// The block's part of the state after a step, as vectors.
-void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
-  const PersistentLayout &layout = shape.layout;
-  Value next = stateOf(t, t.add(number, 1));
-  int64_t ofRow = shape.units * shape.bytes / kVectorBytes;
-  Value vectors = t.mul(usedRows(t), ofRow);
-  int64_t stride = layout.grid ? shape.depth : shape.stateStride();
-  auto move = [&](const ThreadBuilder &b, Value at, Value target) {
-    Value row = b.div(at, ofRow), piece = b.mul(b.rem(at, ofRow), kVectorBytes / shape.bytes);
-    Value from = b.offset(fresh, vectorOfWords(b), at);
-    Value to = b.add(b.add(b.mul(row, stride), b.mul(rank, shape.units)), piece);
-    Value place = b.offset(next, shape.element, to);
-    b.store(b.load(vectorOfWords(b), from, kVectorBytes), target ? b.remote(place, target) : place,
-            kVectorBytes);
-  };
-  if (layout.isTagged()) {
-    Value tag = t.toI32(t.add(number, 1));
-    t.loop(thread, vectors, t.i32(PersistentShape::kThreads), {},
-           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-             Value word = b.mul(b.rem(at, ofRow), kVectorBytes / 4);
-             word = b.add(word, b.mul(rank, shape.units * shape.bytes / 4));
-             word = b.add(word, b.mul(b.div(at, ofRow), shape.depth * shape.bytes / 4));
-             Value vector =
-                 b.load(vectorOfWords(b), b.offset(fresh, vectorOfWords(b), at), kVectorBytes);
-             Value place = b.offset(next, b.i32Type(), b.mul(word, 2));
-             for (int64_t half = 0; half < 2; ++half) {
-               b.assembly(Type(),
-                          "{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
-                          "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
-                          "l,r,r,r,~{memory}",
-                          {b.offset(place, b.i32Type(), 4 * half), b.extract(vector, 2 * half),
-                           b.extract(vector, 2 * half + 1), tag});
-             }
-             return {};
-           });
-    return;
-  }
-  if (layout.grid) {
-    // One warp: its lanes' stores come before its flag without the block's threads meeting.
-    t.when(t.isEqual(warp, t.i32(0)), [&](const ThreadBuilder &w) {
-      w.loop(lane, vectors, w.i32(kWarp), {},
-             [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-               move(b, at, Value());
-               return {};
-             });
-      w.warpBarrier();
-      w.when(w.isEqual(lane, w.i32(0)), [&](const ThreadBuilder &b) {
-        Value at = b.add(b.mul(tile, layout.blocks), b.toI64(rank));
-        b.assembly(Type(), "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}",
-                   {b.offset(flags, b.i32Type(), at), b.toI32(b.add(number, 1))});
-      });
-    });
-    return;
-  }
-  t.loop(thread, t.mul(vectors, layout.blocks), t.i32(PersistentShape::kThreads), {},
-         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-           move(b, b.rem(at, vectors), layout.blocks == 1 ? Value() : b.div(at, vectors));
-           return {};
-         });
-  if (layout.blocks > 1) {
-    t.arriveAtCluster();
-  }
-}
-
 /// Behind it every block of a cluster has the new state.
 void PersistentKernel::endStep(const ThreadBuilder &t) const {
   if (shape.layout.grid) {
     return;
   }
   shape.layout.blocks > 1 ? t.waitForCluster() : t.barrier();
-}
-
-/// A step's states among the results, behind what other blocks wait for.
-void PersistentKernel::writeStates(const ThreadBuilder &t, Value number) const {
-  Value all = output(op.getStates());
-  if (!all) {
-    return;
-  }
-  int64_t lanes = shape.hidden * shape.bytes % kVectorBytes == 0 ? kVectorBytes / shape.bytes : 1;
-  Type type = lanes == 1 ? shape.element : vectorOfWords(t);
-  unsigned alignment = unsigned(lanes * shape.bytes);
-  t.loop(t.mul(thread, lanes), t.mul(usedRows(t), shape.units),
-         t.i32(PersistentShape::kThreads * lanes), {},
-         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-           Element of = elementOf(b, b.i32(0), at);
-           Value isRun =
-               both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
-           b.when(both(b, isRun, b.isLess(of.row, batch)), [&](const ThreadBuilder &c) {
-             Value to = stateIndex(c, timeOf(c, of, number), of);
-             c.store(c.load(type, c.offset(fresh, shape.element, of.kept), alignment),
-                     c.offset(all, shape.element, to), alignment);
-           });
-           return {};
-         });
 }
 
 /// Returns the looks that are left.

@@ -10,6 +10,9 @@
 
 namespace tenon::codegen::cuda {
 
+/// Tiles of the batch, each of which a group takes.
+mlir::AffineExpr tilesOf(tn::RecurrenceOp op, const PersistentShape &shape);
+
 /// Temporaries of the region through which the blocks of a grid exchange their states:
 /// [tile of the batch][2][row][depth] elements, or words of 4 bytes with a tag of 4 behind each;
 /// and a flag of 32 bits for each block of each tile. Tags and flags are numbers of states.

@@ -22,26 +22,6 @@ constexpr int64_t kVectorsFromL2 = 12, kVectorsBesideWeights = 8, kVectorsFromSh
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 
-/// 16 bytes that other blocks wrote; the first-level cache does not see that.
-Values loadFresh(const ThreadBuilder &t, Value pointer) {
-  Type type =
-      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
-  Value all = t.assembly(type, "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
-                         "=r,=r,=r,=r,l,~{memory}", {pointer});
-  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
-}
-
-/// Two words with their tags behind each, whose pairs are whole.
-Values loadTagged(const ThreadBuilder &t, Value pointer) {
-  Type type =
-      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
-  Value all = t.assembly(type,
-                         "{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
-                         "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
-                         "=r,=r,=r,=r,l,~{memory}", {pointer});
-  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
-}
-
 Values loadShared(const ThreadBuilder &t, Value pointer) {
   Value vector = t.load(t.vectorType(4, t.i32Type()), pointer, 16);
   return {t.extract(vector, 0), t.extract(vector, 1), t.extract(vector, 2), t.extract(vector, 3)};
@@ -121,57 +101,6 @@ Values PersistentKernel::fragmentOfA(const ThreadBuilder &t, int64_t number) con
 void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const {
   Value at = t.mul(t.add(t.mul(part, shape.chunk), row), shape.sumStride());
   setSharedF32(t, sum, sums, t.add(at, column));
-}
-
-/// Whether some block computes the vector of a row of the state from an element on.
-Value PersistentKernel::isSent(const ThreadBuilder &t, Value k) const {
-  int64_t sent = shape.layout.blocks * shape.units;
-  return sent == shape.depth ? Value() : t.isLess(k, t.i32(sent));
-}
-
-Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef<Value> elements,
-                                   ArrayRef<Value> isSent, Value wanted, Value looks,
-                                   SmallVectorImpl<Values> &vectors) const {
-  if (!shape.layout.isTagged()) {
-    for (Value element : elements) {
-      vectors.push_back(loadFresh(t, t.offset(state, shape.element, element)));
-    }
-    return looks;
-  }
-  // The words of all vectors, and one that is 0 if all are there.
-  auto look = [&](const ThreadBuilder &b) {
-    Values words;
-    Value missing = b.i32(0);
-    for (auto [element, sent] : llvm::zip_equal(elements, isSent)) {
-      Value place = b.offset(state, shape.element, b.mul(element, 2));
-      for (int64_t half = 0; half < 2; ++half) {
-        Values pair = loadTagged(b, b.offset(place, b.i32Type(), 4 * half));
-        Value wrong = bitOr(b, bitXor(b, pair[1], wanted), bitXor(b, pair[3], wanted));
-        missing = bitOr(b, missing, sent ? b.select(sent, wrong, b.i32(0)) : wrong);
-        words.append({pair[0], pair[2]});
-      }
-    }
-    words.push_back(missing);
-    return words;
-  };
-  Values first = look(t);
-  first.push_back(looks);
-  size_t words = first.size() - 2;
-  Values found = loopWhile(
-      t, first,
-      [&](const ThreadBuilder &b, ValueRange now) {
-        return both(b, isNot(b, now[words], b.i32(0)), b.isLess(b.i32(0), now[words + 1]));
-      },
-      [&](const ThreadBuilder &b, ValueRange now) {
-        Values next = look(b);
-        next.push_back(b.add(now[words + 1], -1));
-        return next;
-      });
-  t.when(isNot(t, found[words], t.i32(0)), [&](const ThreadBuilder &b) { reportWait(b); });
-  for (size_t word = 0; word < words; word += 4) {
-    vectors.push_back(Values(ArrayRef(found).slice(word, 4)));
-  }
-  return found.back();
 }
 
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
