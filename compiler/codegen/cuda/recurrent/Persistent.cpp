@@ -35,7 +35,11 @@ FamilyMatch matchPersistent(RegionBuilder &region) {
   }
   PersistentProblem problem{op, persistentLayouts(region, op)};
   if (problem.candidates.empty()) {
-    return FamilyMatch::refuse("the weights are more than the registers of all multiprocessors");
+    return FamilyMatch::refuse(region.gpu.part.empty()
+                                   ? "the weights are more than a cluster holds, and only of a "
+                                     "named part (cuda:h200) is it "
+                                     "known how many multiprocessors run at the same time"
+                                   : "the weights are more than all multiprocessors hold");
   }
   const PersistentCandidate &best = *llvm::min_element(
       problem.candidates, [](const PersistentCandidate &a, const PersistentCandidate &b) {

@@ -129,7 +129,8 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
     // Blocks of 4, 8, 16 units and so on.
     for (int64_t units = 4; units <= 64; units *= 2) {
       int64_t blocks = llvm::divideCeil(hidden, units);
-      if (blocks > 1 && blocks <= gpu.cores) {
+      // A plain architecture has parts with fewer multiprocessors than the one it is named by.
+      if (blocks > 1 && blocks <= gpu.cores && !gpu.part.empty()) {
         consider(blocks, rows, PersistentLayout::kFlags);
         consider(blocks, rows, PersistentLayout::kTagged);
       }

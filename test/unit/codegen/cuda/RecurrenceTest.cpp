@@ -138,7 +138,7 @@ TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
 
 /// Layers that fill the registers: the one chosen for each size, assembled.
 TEST(PersistentRecurrence, RegistersSuffice) {
-  const target::Target &gpu = target::targetOf("sm_90a");
+  const target::Target &gpu = *target::findPart("cuda", "h200");
   for (const Layer &layer :
        {Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 1024, .batch = 32},
         Layer{.hidden = 2048, .batch = 32}, Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
