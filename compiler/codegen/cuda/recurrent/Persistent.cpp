@@ -61,8 +61,8 @@ std::vector<dispatch::KernelChoice> persistentConfigs(RegionBuilder &, const std
 }
 
 /// A layer through the L2 has a kernel more, which clears the flags.
-double persistentSeconds(RegionBuilder &region, const PersistentProblem &problem,
-                         const dispatch::KernelChoice &choice) {
+double layerSeconds(RegionBuilder &region, const PersistentProblem &problem,
+                    const dispatch::KernelChoice &choice) {
   PersistentLayout layout = configOf<PersistentLayout>(choice);
   tn::RecurrenceOp op = problem.op;
   double step = 0;
@@ -79,8 +79,8 @@ double persistentSeconds(RegionBuilder &region, const PersistentProblem &problem
 
 LogicalResult emitLayer(RegionBuilder &region, const PersistentProblem &problem,
                         const dispatch::KernelChoice &choice) {
-  emitPersistent(region, problem.op,
-                 PersistentShape(problem.op, configOf<PersistentLayout>(choice)));
+  emitPersistentLayer(region, problem.op,
+                      PersistentShape(problem.op, configOf<PersistentLayout>(choice)));
   return success();
 }
 
@@ -94,7 +94,7 @@ constexpr KernelFamily kRecurrencePersistent = {
     .needs = {"recurrence"},
     .match = matchPersistent,
     .configs = persistentConfigs,
-    .seconds = on<persistentSeconds>,
+    .seconds = on<layerSeconds>,
     .emit = on<emitLayer>};
 
 } // namespace tenon::codegen::cuda

@@ -45,7 +45,7 @@ Values loadTagged(const ThreadBuilder &t, Value pointer) {
 GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
                               const PersistentShape &shape) {
   constexpr unsigned threads = 256;
-  AffineExpr tiles = tilesOf(op, shape);
+  AffineExpr tiles = tilesOfBatch(op, shape);
   int64_t elements = shape.layout.rows * shape.depth;
   int64_t spread = shape.layout.isTagged() ? 2 : 1;
   GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),

@@ -33,12 +33,12 @@ SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShap
 
 } // namespace
 
-AffineExpr tilesOf(tn::RecurrenceOp op, const PersistentShape &shape) {
+AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape) {
   return tn::getDims(op.getInput().getType())[1].ceilDiv(shape.layout.rows);
 }
 
-void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
-                    int64_t looks) {
+void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                         int64_t looks) {
   GridExchange exchange;
   if (shape.layout.grid) {
     exchange = emitGridExchange(region, op, shape);
@@ -329,9 +329,9 @@ void PersistentKernel::emit(int64_t looks) {
     start(t);
     runSteps(t, t.i32(0));
     finish(t);
-    return frame.finish(tilesOf(op, shape) * layout.blocks, shape.sharedBytes());
+    return frame.finish(tilesOfBatch(op, shape) * layout.blocks, shape.sharedBytes());
   }
-  Value tiles = frame.size64(tilesOf(op, shape));
+  Value tiles = frame.size64(tilesOfBatch(op, shape));
   t.loop(t.i64(0), tiles, t.i64(1), {t.i32(looks)},
          [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
            tile = number;

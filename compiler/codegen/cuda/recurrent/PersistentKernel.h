@@ -11,7 +11,7 @@
 namespace tenon::codegen::cuda {
 
 /// Tiles of the batch, each of which a group takes.
-mlir::AffineExpr tilesOf(tn::RecurrenceOp op, const PersistentShape &shape);
+mlir::AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape);
 
 /// Temporaries of the region through which the blocks of a grid exchange their states:
 /// [tile of the batch][2][row][depth] elements, or words of 4 bytes with a tag of 4 behind each;
@@ -25,8 +25,8 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
 
 /// Adds the steps of a layer. A thread of a grid looks `looks` times in all for what other blocks
 /// send; then the kernel reports TENON_KERNEL_WAITED and ends without waiting again.
-void emitPersistent(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
-                    int64_t looks = tuning::kGridLooks);
+void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                         int64_t looks = tuning::kGridLooks);
 
 class PersistentKernel {
 public:

@@ -56,7 +56,7 @@ struct Layer {
 Emitter inLayout(PersistentLayout layout) {
   return [layout](RegionBuilder &region) -> mlir::FailureOr<bool> {
     tn::RecurrenceOp op = recurrenceOf(region.source);
-    emitPersistent(region, op, PersistentShape(op, layout));
+    emitPersistentLayer(region, op, PersistentShape(op, layout));
     return true;
   };
 }
@@ -125,7 +125,7 @@ TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
   for (int64_t grid : {PersistentLayout::kFlags, PersistentLayout::kTagged}) {
     Emitter alone = [grid](RegionBuilder &region) -> mlir::FailureOr<bool> {
       tn::RecurrenceOp op = recurrenceOf(region.source);
-      emitPersistent(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);
+      emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);
       region.code.steps.back().cluster = 1;
       return true;
     };
