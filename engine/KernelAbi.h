@@ -29,7 +29,9 @@ enum {
   TENON_KERNEL_ARITHMETIC = 2,
   /* A constraint that the model states does not hold (TN0611). */
   TENON_KERNEL_CONSTRAINT = 3,
-  TENON_KERNEL_STATUSES = 4,
+  /* A block of a GPU's grid waited in vain for another one (TN0610). */
+  TENON_KERNEL_WAITED = 4,
+  TENON_KERNEL_STATUSES = 5,
   /* On the CPU, from code with bounds checks: an access outside of the launch's memory (TN0613). It
      was not done. */
   TENON_KERNEL_OUT_OF_BOUNDS = 16

@@ -152,6 +152,10 @@ inline constexpr uint32_t kMaxBoxRows = 256;
 /// takes.
 inline constexpr size_t kMaxTensorMaps = 8;
 
+/// As Instruction::cluster: blocks wait for blocks of the whole grid, so all of them run at the
+/// same time or none does (a cooperative launch).
+inline constexpr uint32_t kWholeGrid = 0;
+
 struct Instruction {
   InstructionKind kind = InstructionKind::Return;
   uint16_t device = kHost;
@@ -186,8 +190,9 @@ struct Instruction {
   bool isFallback = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
   bool canFail = false;
-  /// Launch on a GPU: blocks of a cluster, and whether the kernel waits by itself for the kernels
-  /// before it, so that it may start before they have ended (programmatic dependent launch).
+  /// Launch on a GPU: blocks of a cluster or kWholeGrid, and whether the kernel waits by itself for
+  /// the kernels before it, so that it may start before they have ended (programmatic dependent
+  /// launch).
   uint32_t cluster = 1;
   bool isDependentLaunch = false;
   /// What is done in all: arithmetic operations (a multiply-add counts as two), and bytes of the

@@ -226,7 +226,8 @@ def Tn_RecurrenceOp : Tn_Op<"recurrence", [Pure, AttrSizedOperandSegments]> {
     candidate; LSTM: input, output, forget, candidate), and so are `activations`. `resetBias` [hidden] is for a GRU
     with `linearBeforeReset`; `peephole` [3 * hidden] and the cell state are for an LSTM. In row b, only the first
     lengths[b] steps run, in reverse order with `reverse`; after them, `states` [seq, batch, hidden] is zero.
-    A length below 0 counts as 0, one beyond the sequence as all of it. The state between steps has at least f32.
+    A length below 0 counts as 0, one beyond the sequence as all of it. The state between steps has at least f32; a
+    kernel may round what the next product reads of it to the element type.
     `parameters` has alpha and beta of each activation (0 where it has none), or is empty if none has any. The sums
     of the gates are clipped to [-clip, clip] before their activations. With `inputForget`, the forget gate of an LSTM
     is 1 - its input gate, as in ONNX.

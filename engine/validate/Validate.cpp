@@ -372,7 +372,10 @@ private:
       return instructionError(index, instruction,
                               "only launches on a GPU can have clusters or wait");
     }
-    if (instruction.cluster < 1 || instruction.cluster > kMaxClusterBlocks) {
+    if (instruction.cluster == kWholeGrid && instruction.isDependentLaunch) {
+      return instructionError(index, instruction, "a cooperative launch cannot start early");
+    }
+    if (instruction.cluster > kMaxClusterBlocks) {
       return instructionError(index, instruction,
                               strCat("clusters of ", instruction.cluster, " blocks"));
     }

@@ -34,6 +34,10 @@ Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction)
     return Status::error(ErrorId::RunConstraint,
                          where + "the inputs violate this condition: " + launch.constraint,
                          "give inputs that meet it; --fill sets seeded ones");
+  case TENON_KERNEL_WAITED:
+    return Status::error(ErrorId::RunKernelFailed,
+                         where + "blocks of the kernel waited for each other in vain",
+                         "report it with the engine and with what else ran on the GPU");
   case TENON_KERNEL_OUT_OF_BOUNDS:
     return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside its buffers",
                          "report it with the model and the dims of the inputs");

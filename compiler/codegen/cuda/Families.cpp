@@ -40,6 +40,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kRadixSort,
       &kPrefixScan,
       &kRecurrence,
+      &kRecurrencePersistent,
       &kScatter,
       &kPagedWrite,
       &kRowsStaged,

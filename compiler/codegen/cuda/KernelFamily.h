@@ -34,7 +34,7 @@ extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, 
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/, recurrent/
 extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
-    kRecurrence;
+    kRecurrence, kRecurrencePersistent;
 // collective/
 extern const KernelFamily kCollective, kNormedSum;
 // library/

@@ -65,6 +65,7 @@ struct LaunchConfig {
   unsigned attributeCount = 0;
 };
 
+inline constexpr int kAttributeCooperative = 2;
 inline constexpr int kAttributeProgrammaticSerialization = 6;
 
 struct LaunchAttribute {
@@ -73,6 +74,7 @@ struct LaunchAttribute {
   union {
     char size[64];
     int programmaticSerialization;
+    int cooperative;
   } value = {};
 };
 static_assert(sizeof(LaunchAttribute) == 72);

@@ -40,6 +40,7 @@ Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaD
   TENON_TRY(module->loadCode(code));
   TENON_TRY(module->findKernels(variant.kernels));
   TENON_TRY(module->allowClusters(variant.plan));
+  TENON_TRY(module->checkWholeGrids(variant.plan));
   return module;
 }
 
@@ -99,6 +100,26 @@ Status CudaModule::allowClusters(const engine::Plan &plan) {
       TENON_TRY(driver.check(
           driver.funcSetAttribute(kernels[instruction.kernel].function, kNonPortableClusters, 1),
           strCat("allowing clusters of ", instruction.cluster, " blocks")));
+    }
+  }
+  return Status::ok();
+}
+
+Status CudaModule::checkWholeGrids(const engine::Plan &plan) const {
+  for (const engine::Instruction &instruction : plan.instructions) {
+    if (instruction.kind != engine::InstructionKind::Launch ||
+        instruction.cluster != engine::kWholeGrid) {
+      continue;
+    }
+    std::span<const engine::ExprTerm> grid = plan.exprs.program(instruction.grid);
+    bool isConstant = grid.size() == 1 && grid[0].op == engine::ExprOp::Constant;
+    if (!isConstant || grid[0].value > device->info().multiprocessors) {
+      std::string blocks = isConstant ? std::to_string(grid[0].value) : "a varying number of";
+      return Status::error(ErrorId::EngineNoVariant,
+                           strCat("'", instruction.label, "' runs ", blocks,
+                                  " blocks at the same time; the GPU has ",
+                                  device->info().multiprocessors, " multiprocessors"),
+                           "compile the model for this GPU");
     }
   }
   return Status::ok();

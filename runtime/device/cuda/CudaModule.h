@@ -51,6 +51,8 @@ private:
   Status loadCode(const GpuCode &code);
   Status findKernels(std::span<const std::string> names);
   Status allowClusters(const engine::Plan &plan);
+  /// That kernels whose blocks wait for each other have a multiprocessor for each block.
+  Status checkWholeGrids(const engine::Plan &plan) const;
 
   std::shared_ptr<const CudaDevice> device;
   ModuleHandle module = nullptr;

@@ -142,11 +142,15 @@ int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream, b
   config.blockX = step.threads;
   config.sharedBytes = static_cast<unsigned>(step.scratch);
   config.stream = stream;
-  LaunchAttribute early;
-  early.id = kAttributeProgrammaticSerialization;
-  early.value.programmaticSerialization = 1;
-  if (mayStartEarly && step.isDependentLaunch) {
-    config.attributes = &early;
+  LaunchAttribute attribute;
+  config.attributes = &attribute;
+  if (executor.variant.plan().instructions[step.instruction].cluster == engine::kWholeGrid) {
+    attribute.id = kAttributeCooperative;
+    attribute.value.cooperative = 1;
+    config.attributeCount = 1;
+  } else if (mayStartEarly && step.isDependentLaunch) {
+    attribute.id = kAttributeProgrammaticSerialization;
+    attribute.value.programmaticSerialization = 1;
     config.attributeCount = 1;
   }
   return executor.driver.launchKernel(&config, function(step), params(step), nullptr);

@@ -545,7 +545,12 @@ TEST(Validate, InstructionsOfAGpu) {
   cases.push_back({"a call in clusters", bad, [](Plan &p) { p.instructions[5].cluster = 2; }});
   cases.push_back(
       {"a call that waits", bad, [](Plan &p) { p.instructions[5].isDependentLaunch = true; }});
-  cases.push_back({"clusters of none", bad, [](Plan &p) { p.instructions[5].cluster = 0; }});
+  cases.push_back(
+      {"a call by a whole grid", bad, [](Plan &p) { p.instructions[5].cluster = kWholeGrid; }});
+  cases.push_back({"a whole grid that starts early", bad, [](Plan &p) {
+                     p.instructions[0].cluster = kWholeGrid;
+                     p.instructions[0].isDependentLaunch = true;
+                   }});
   cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
   cases.push_back(
       {"fallback of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});

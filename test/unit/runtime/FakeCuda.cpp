@@ -97,7 +97,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
     *value = 227 << 10;
     return kSuccess;
   default:
-    *value = 132;
+    *value = kFakeMultiprocessors;
     return kSuccess;
   }
 }

@@ -30,6 +30,8 @@ public:
   virtual int contextsRetained() const = 0;
   /// Launches that may start before the kernel in front of them has ended.
   virtual int earlyLaunches() const = 0;
+  /// Launches whose blocks all run at the same time.
+  virtual int cooperativeLaunches() const = 0;
   virtual int compilations() const = 0; ///< of PTX
   /// The graph captured last. Graphs run in the last order that their edges allow.
   virtual std::vector<FakeNode> lastGraph() const = 0;

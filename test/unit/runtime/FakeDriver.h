@@ -19,6 +19,8 @@ constexpr int kNotFoundCode = 500;
 constexpr int kCaptureUnsupported = 900;
 constexpr int kCaptureUnjoined = 904;
 constexpr int kInvalidContext = 201;
+constexpr int kCooperativeTooLarge = 720;
+constexpr unsigned kFakeMultiprocessors = 132;
 
 class Driver : public FakeCuda {
 public:
@@ -32,6 +34,7 @@ public:
   void reset() override {
     counts.clear();
     early = 0;
+    cooperative = 0;
     compiled = 0;
     captured.clear();
     failures.clear();
@@ -54,6 +57,7 @@ public:
   size_t pinnedBytes() const override { return bytesOf(pinnedBlocks); }
   int contextsRetained() const override { return retained; }
   int earlyLaunches() const override { return early; }
+  int cooperativeLaunches() const override { return cooperative; }
   int compilations() const override { return compiled; }
   std::vector<FakeNode> lastGraph() const override { return captured; }
 
@@ -104,6 +108,7 @@ public:
   Blocks pinnedBlocks;
   int retained = 0;
   int early = 0;
+  int cooperative = 0;
   int compiled = 0;
   std::vector<FakeNode> captured;
   static thread_local int capturing;

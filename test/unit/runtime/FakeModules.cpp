@@ -150,6 +150,13 @@ EXPORT int cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle function,
                   config->attributes->id == kAttributeProgrammaticSerialization &&
                   config->attributes->value.programmaticSerialization == 1;
   driver().early += node->isEarly;
+  bool isCooperative = config->attributeCount == 1 &&
+                       config->attributes->id == kAttributeCooperative &&
+                       config->attributes->value.cooperative == 1;
+  driver().cooperative += isCooperative;
+  if (isCooperative && config->gridX > kFakeMultiprocessors) {
+    return kCooperativeTooLarge;
+  }
   node->function = function;
   if (int code = readCall(*function, config->gridX, config->blockX, config->sharedBytes, params,
                           node->call)) {

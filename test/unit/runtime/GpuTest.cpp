@@ -215,6 +215,42 @@ TEST_F(LargeClusters, AreAllowed) {
   EXPECT_EQ(std::vector<float>(input.rbegin(), input.rend()), *output);
 }
 
+using WholeGrids = test::WithFakeCuda;
+
+/// One block reverses 256 numbers; `blocks` is what the plan says of the grid.
+test::GpuEngine wholeGrid(int64_t blocks) {
+  PlanBuilder builder;
+  ExprId n = builder.size(256);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  engine::Instruction &launch =
+      builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x}, {y}, builder.size(blocks));
+  launch.label = "lstm";
+  launch.threads = 256;
+  launch.scratch = builder.size(1024);
+  launch.cluster = engine::kWholeGrid;
+  builder.finish();
+  return test::GpuEngine(builder.plan);
+}
+
+TEST_F(WholeGrids, AreCooperativeLaunches) {
+  std::unique_ptr<Session> session = test::gpuSession(wholeGrid(1));
+  ASSERT_TRUE(session);
+  std::vector<float> input = ramp(256);
+  Result<std::vector<float>> output = test::runOnHost(*session, input);
+  ASSERT_TRUE(output.isOk()) << output.status().toString();
+  EXPECT_EQ(std::vector<float>(input.rbegin(), input.rend()), *output);
+  EXPECT_LE(1, fake->cooperativeLaunches());
+}
+
+TEST_F(WholeGrids, OfMoreBlocksThanMultiprocessorsDoNotLoad) {
+  std::string path = wholeGrid(133).writeTemporary("wide.tenon");
+  Status status = Engine::open(path, test::gpuOptions()).takeStatus();
+  EXPECT_EQ(ErrorId::EngineNoVariant, status.id());
+  EXPECT_EQ("'lstm' runs 133 blocks at the same time; the GPU has 132 multiprocessors",
+            status.message());
+}
+
 /// y[m, 8] = relu(x[m, 16] · W[16, 8]) by a library.
 engine::Plan productByLibrary() {
   PlanBuilder builder;

@@ -68,8 +68,9 @@ struct RegionStep {
   bool isFallback = false;
   /// Launches on a GPU: the kernel can fail and takes the place for its status behind all else.
   bool canFail = false;
-  /// Launches on a GPU: blocks of a cluster, and whether the kernel waits by itself for the kernels
-  /// before it, so that it may start before they have ended (programmatic dependent launch).
+  /// Launches on a GPU: blocks of a cluster or engine::kWholeGrid, and whether the kernel waits by
+  /// itself for the kernels before it, so that it may start before they have ended (programmatic
+  /// dependent launch).
   uint32_t cluster = 1;
   bool isDependentLaunch = false;
 };

@@ -278,6 +278,21 @@ void KernelFrame::setCluster(int64_t blocks) {
                     builder.getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
 }
 
+void KernelFrame::setWholeGrid() {
+  step.cluster = engine::kWholeGrid;
+  step.isDependentLaunch = false;
+  holdDependents();
+  if (wait) {
+    wait->erase();
+    wait = nullptr;
+  }
+}
+
+Value KernelFrame::statusPointer() {
+  step.canFail = true;
+  return code().toGlobal(body().addArgument(code().pointerType(Space::Generic), location));
+}
+
 void KernelFrame::waitHere() {
   if (wait) {
     wait->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());

@@ -86,6 +86,11 @@ public:
   void setMinBlocksPerSm(int64_t blocks);
   /// Runs the grid in clusters of so many neighbouring blocks.
   void setCluster(int64_t blocks);
+  /// All blocks of the grid run at the same time and may wait for each other: at most one for each
+  /// multiprocessor. The kernel neither starts early nor lets the next one.
+  void setWholeGrid();
+  /// Where the kernel reports its failures (engine/KernelAbi.h), which the last argument points to.
+  mlir::Value statusPointer();
   /// Moves the wait for the kernels before this one to where the builder stands. What comes in
   /// front of it neither reads what they write, nor writes anything.
   void waitHere();

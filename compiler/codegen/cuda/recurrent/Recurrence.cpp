@@ -34,7 +34,7 @@ double recurrenceSeconds(RegionBuilder &region, const RecurrenceProblem &problem
                          const dispatch::KernelChoice &) {
   auto [op, layout] = problem;
   tn::Dims dims = tn::getDims(op.getInput().getType());
-  double clusters = std::max(1.0, double(region.gpu.cores / layout.blocks));
+  double clusters = double(clustersAtOnce(region.gpu, layout.blocks));
   double waves = std::ceil(double(region.estimate(dims[1])) / clusters);
   double bytes = 0;
   if (!isHeld(op, layout)) {

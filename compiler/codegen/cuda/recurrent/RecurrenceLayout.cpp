@@ -51,6 +51,11 @@ int64_t sharedBytesOf(tn::RecurrenceOp op, const RecurrenceLayout &layout) {
   return elements * byteSize(sumTypeOf(op));
 }
 
+int64_t clustersAtOnce(const target::Target &gpu, int64_t blocks) {
+  double share = blocks == 1 ? 1 : tuning::kClusterShare;
+  return std::max<int64_t>(1, static_cast<int64_t>(share * double(gpu.cores)) / blocks);
+}
+
 RecurrenceLayout layoutOf(RegionBuilder &region, tn::RecurrenceOp op) {
   int64_t most = std::min(tuning::kMaxClusterBlocks, region.gpu.clusterBlocks);
   for (int64_t blocks = 1; blocks <= most; blocks *= 2) {

@@ -54,6 +54,9 @@ bool isHeld(tn::RecurrenceOp op, const RecurrenceLayout &layout);
 int64_t paddedOf(mlir::ArrayRef<Phase> phases);
 /// Of two states, what resets leave, the cells and the sums of all phases.
 int64_t sharedBytesOf(tn::RecurrenceOp op, const RecurrenceLayout &layout);
+/// Clusters of so many blocks that run at the same time: they do not fill the groups of
+/// multiprocessors that they are bound to.
+int64_t clustersAtOnce(const target::Target &gpu, int64_t blocks);
 RecurrenceLayout layoutOf(RegionBuilder &region, tn::RecurrenceOp op);
 
 } // namespace tenon::codegen::cuda

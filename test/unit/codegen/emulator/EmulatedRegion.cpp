@@ -59,9 +59,9 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
       buffers.push_back(reported);
     }
     uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
-    if (llvm::Error error =
-            (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                                step.threads, shared, reversed, maps)) {
+    if (llvm::Error error = (*emulator)->launch(
+            step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols), step.threads,
+            shared, reversed, maps, step.cluster == engine::kWholeGrid)) {
       return error;
     }
     for (int32_t code = 1; code < TENON_KERNEL_STATUSES; ++code) {

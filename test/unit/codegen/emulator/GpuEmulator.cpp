@@ -217,14 +217,15 @@ GpuEmulator::~GpuEmulator() = default;
 
 Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<int64_t> sizes,
                           int64_t blocks, uint32_t threads, uint64_t sharedBytes, bool reversed,
-                          ArrayRef<EmulatedTensorMap> maps) {
+                          ArrayRef<EmulatedTensorMap> maps, bool together) {
   Expected<orc::ExecutorAddr> address = jit->lookup((kernel + "_entry").str());
   if (!address) {
     return address.takeError();
   }
   using Entry = void (*)(void *const *, const int64_t *, const EmulatedTensorMap *);
   Entry entry = address->toPtr<Entry>();
-  LaunchShape shape{static_cast<uint32_t>(blocks), threads, clusters.lookup(kernel), reversed,
+  uint32_t grid = static_cast<uint32_t>(blocks);
+  LaunchShape shape{grid, threads, together ? grid : clusters.lookup(kernel), reversed,
                     staticBytes + sharedBytes};
   if (blocks % shape.cluster != 0) {
     return createStringError(kernel + ": the grid is not a multiple of the cluster");

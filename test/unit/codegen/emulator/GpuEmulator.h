@@ -30,11 +30,12 @@ public:
   static llvm::Expected<std::unique_ptr<GpuEmulator>> create(mlir::ModuleOp module);
   ~GpuEmulator();
 
-  /// `sharedBytes` of a block's shared memory are dynamic.
+  /// `sharedBytes` of a block's shared memory are dynamic. Blocks run one cluster after the other,
+  /// or all at the same time (`together`).
   llvm::Error launch(llvm::StringRef kernel, llvm::ArrayRef<void *> buffers,
                      llvm::ArrayRef<int64_t> sizes, int64_t blocks, uint32_t threads,
                      uint64_t sharedBytes, bool reversed = false,
-                     llvm::ArrayRef<EmulatedTensorMap> maps = {});
+                     llvm::ArrayRef<EmulatedTensorMap> maps = {}, bool together = false);
 
   /// One launch of a rank of a group.
   struct RankLaunch {

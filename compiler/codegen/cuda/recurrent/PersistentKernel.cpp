@@ -1,0 +1,349 @@
+// A step: warps multiply their parts of the state with the weights that they hold, sums of all
+// parts meet in shared memory, threads compute the gates, the block's part of the new state goes to
+// all other blocks. Relies on the blocks of a group running at the same time.
+#include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
+
+#include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/base/WarpOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShape &shape,
+                                     GridExchange exchange) {
+  SmallVector<uint32_t> buffers;
+  for (unsigned i = 0; i < region.source.getNumArguments(); ++i) {
+    buffers.push_back(region.input(i));
+  }
+  for (unsigned i = 0; i < region.source.getNumResults(); ++i) {
+    buffers.push_back(region.output(i));
+  }
+  if (shape.layout.grid) {
+    buffers.append({exchange.states, exchange.flags});
+  }
+  return buffers;
+}
+
+} // namespace
+
+AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape) {
+  return tn::getDims(op.getInput().getType())[1].ceilDiv(shape.layout.rows);
+}
+
+void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                         int64_t looks) {
+  GridExchange exchange;
+  if (shape.layout.grid) {
+    exchange = emitGridExchange(region, op, shape);
+  }
+  PersistentKernel(region, op, shape, exchange).emit(looks);
+}
+
+PersistentKernel::PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op,
+                                   const PersistentShape &shape, GridExchange exchange)
+    : region(region), op(op), shape(shape),
+      frame(region, buffersOfGroup(region, shape, exchange), region.source.getNumArguments(),
+            PersistentShape::kThreads) {
+  if (shape.layout.grid) {
+    unsigned own = region.source.getNumArguments() + region.source.getNumResults();
+    globalStates = frame.buffer(own);
+    flags = frame.buffer(own + 1);
+  }
+}
+
+Value PersistentKernel::input(Value operand) const {
+  return operand ? frame.buffer(cast<BlockArgument>(operand).getArgNumber()) : Value();
+}
+
+/// Null for a result that nobody reads.
+Value PersistentKernel::output(Value result) const {
+  func::FuncOp source = region.source;
+  for (OpOperand &operand : source.getBody().front().getTerminator()->getOpOperands()) {
+    if (result && operand.get() == result) {
+      return frame.buffer(source.getNumArguments() + operand.getOperandNumber());
+    }
+  }
+  return Value();
+}
+
+Value PersistentKernel::readF32(const ThreadBuilder &t, Value buffer, Value index) const {
+  return t.toF32(t.load(shape.element, t.offset(buffer, shape.element, index), shape.bytes));
+}
+
+void PersistentKernel::write(const ThreadBuilder &t, Value f32, Value buffer, Value index) const {
+  t.store(t.fromF32(shape.element, f32), t.offset(buffer, shape.element, index), shape.bytes);
+}
+
+Value PersistentKernel::sharedF32(const ThreadBuilder &t, Value array, Value index) const {
+  return t.load(t.f32Type(), t.offset(array, t.f32Type(), index), 4);
+}
+
+void PersistentKernel::setSharedF32(const ThreadBuilder &t, Value f32, Value array,
+                                    Value index) const {
+  t.store(f32, t.offset(array, t.f32Type(), index), 4);
+}
+
+/// What is read as vectors first: all parts but the lengths are whole vectors.
+void PersistentKernel::divideShared(const ThreadBuilder &t) {
+  Value base = frame.dynamicShared();
+  int64_t used = 0;
+  auto take = [&](int64_t bytes) {
+    Value array = t.offset(base, t.builder.getI8Type(), used);
+    used += bytes;
+    return array;
+  };
+  const PersistentLayout &layout = shape.layout;
+  if (!layout.grid) {
+    sharedStates = take(2 * layout.rows * shape.stateStride() * shape.bytes);
+  } else if (!shape.isHalf) {
+    staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
+  }
+  weights = take(shape.kept * PersistentShape::kThreads * 4);
+  fresh = take(layout.rows * shape.units * shape.bytes);
+  sums = take(layout.parts * shape.chunk * shape.sumStride() * 4);
+  before = take(layout.rows * shape.units * 4);
+  cells = take(layout.rows * shape.units * 4);
+  lengths = take(layout.rows * 4);
+}
+
+PersistentKernel::Element PersistentKernel::elementAt(const ThreadBuilder &t, Value chunkRow,
+                                                      int64_t round) const {
+  return elementOf(t, chunkRow, t.add(thread, round * PersistentShape::kThreads));
+}
+
+PersistentKernel::Element PersistentKernel::elementOf(const ThreadBuilder &t, Value chunkRow,
+                                                      Value at) const {
+  Element of;
+  of.inChunk = t.div(at, shape.units);
+  of.inTile = t.add(chunkRow, of.inChunk);
+  of.row = t.add(t.mul(tile, shape.layout.rows), t.toI64(of.inTile));
+  of.local = t.rem(at, shape.units);
+  of.unit = t.add(t.mul(rank, shape.units), of.local);
+  of.kept = t.add(t.mul(of.inTile, shape.units), of.local);
+  return of;
+}
+
+/// Rows of the tile with whole chunks: those behind the batch's end need no product.
+Value PersistentKernel::usedRows(const ThreadBuilder &t) const {
+  Value left = t.sub(batch, t.mul(tile, shape.layout.rows));
+  Value used = t.min(t.i64(shape.layout.rows), t.mul(t.ceilDiv(left, shape.chunk), shape.chunk));
+  return t.toI32(used);
+}
+
+/// Of all rows that the block keeps.
+void PersistentKernel::eachElement(
+    const ThreadBuilder &t,
+    llvm::function_ref<void(const ThreadBuilder &, const Element &)> body) const {
+  t.loop(t.i32(0), t.i32(shape.layout.rows), t.i32(shape.chunk), {},
+         [&](const ThreadBuilder &b, Value chunkRow, ValueRange) -> Values {
+           for (int64_t round = 0; round < shape.elements(); ++round) {
+             Element of = elementAt(b, chunkRow, round);
+             b.when(b.isLess(of.inChunk, b.i32(shape.chunk)),
+                    [&](const ThreadBuilder &c) { body(c, of); });
+           }
+           return {};
+         });
+}
+
+Value PersistentKernel::lengthOf(const ThreadBuilder &t, const Element &of) const {
+  return t.toI64(t.load(t.i32Type(), t.offset(lengths, t.i32Type(), of.inTile), 4));
+}
+
+/// In bounds behind the end of a row's sequence too.
+Value PersistentKernel::timeOf(const ThreadBuilder &t, const Element &of, Value number) const {
+  if (!op.getReverse()) {
+    return number;
+  }
+  return t.max(t.i64(0), t.sub(t.add(lengthOf(t, of), -1), number));
+}
+
+Value PersistentKernel::stateIndex(const ThreadBuilder &t, Value time, const Element &of) const {
+  Value at = t.add(t.mul(time, batch), of.row);
+  return t.add(t.mul(at, shape.hidden), t.toI64(of.unit));
+}
+
+/// The states and cells before the first step.
+void PersistentKernel::start(const ThreadBuilder &t) const {
+  Value rows = t.i32(shape.layout.rows);
+  t.when(t.isLess(thread, rows), [&](const ThreadBuilder &b) {
+    Value length = steps;
+    if (Value stated = input(op.getLengths())) {
+      Value row = b.add(b.mul(tile, shape.layout.rows), b.toI64(thread));
+      Value known = b.min(row, b.add(batch, -1));
+      Value own = b.load(b.i64Type(), b.offset(stated, b.i64Type(), known), 8);
+      length = b.max(b.i64(0), b.min(own, steps));
+    }
+    b.store(b.toI32(length), b.offset(lengths, b.i32Type(), thread), 4);
+  });
+  auto first = [&](const ThreadBuilder &b, Value buffer, const Element &of) {
+    Value isInside = both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
+    return b.choose(
+        isInside,
+        [&](const ThreadBuilder &c) -> Values {
+          return {readF32(c, buffer, c.add(c.mul(of.row, shape.hidden), c.toI64(of.unit)))};
+        },
+        [&](const ThreadBuilder &c) -> Values { return {c.f32(0)}; })[0];
+  };
+  eachElement(t, [&](const ThreadBuilder &b, const Element &of) {
+    setSharedF32(b, first(b, input(op.getFirstH()), of), before, of.kept);
+    if (op.getFirstC()) {
+      setSharedF32(b, first(b, input(op.getFirstC()), of), cells, of.kept);
+    }
+  });
+  if (shape.layout.grid) {
+    return t.barrier();
+  }
+  // Both states, so that nothing behind the hidden units is no number.
+  int64_t stride = shape.stateStride();
+  t.loop(thread, t.i32(shape.layout.rows * stride), t.i32(PersistentShape::kThreads), {},
+         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
+           Value row = b.add(b.mul(tile, shape.layout.rows), b.toI64(b.div(at, stride)));
+           Value k = b.rem(at, stride);
+           Value isInside = both(b, b.isLess(row, batch), b.isLess(k, b.i32(shape.hidden)));
+           Values value = b.choose(
+               isInside,
+               [&](const ThreadBuilder &c) -> Values {
+                 return {readF32(c, input(op.getFirstH()),
+                                 c.add(c.mul(row, shape.hidden), c.toI64(k)))};
+               },
+               [&](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
+           write(b, value[0], sharedStates, at);
+           write(b, b.f32(0), sharedStates, b.add(at, shape.layout.rows * stride));
+           return {};
+         });
+  // The memory of a block may be written to only once the block runs.
+  if (shape.layout.blocks == 1) {
+    return t.barrier();
+  }
+  t.arriveAtCluster();
+  t.waitForCluster();
+}
+
+/// Behind it every block of a cluster has the new state.
+void PersistentKernel::endStep(const ThreadBuilder &t) const {
+  if (shape.layout.grid) {
+    return;
+  }
+  shape.layout.blocks > 1 ? t.waitForCluster() : t.barrier();
+}
+
+/// Returns the looks that are left.
+Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
+  Value used = usedRows(t);
+  // The next chunk's inputs, and the looks.
+  Values carried = loadInputs(t, t.i64(0), t.i32(0));
+  carried.push_back(looks);
+  auto chunkOfStep = [&](const ThreadBuilder &t, Value number, Value state, Value chunkRow,
+                         ValueRange own) {
+    // What the gates need next is on its way while tensor cores work.
+    Value following = t.add(chunkRow, shape.chunk);
+    Value isLast = t.isEqual(following, used);
+    Values next = loadInputs(t, t.select(isLast, t.add(number, 1), number),
+                             t.select(isLast, t.i32(0), following));
+    Value wanted = t.toI32(number);
+    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, own.back())
+                                : multiplyFloats(t, state, chunkRow, wanted, own.back()));
+    t.barrier();
+    computeGates(t, number, chunkRow, own.drop_back());
+    t.barrier();
+    return next;
+  };
+  return t
+      .loop(t.i64(0), steps, t.i64(1), carried,
+            [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
+              Values own(now);
+              own.back() = await(b, number, own.back());
+              Value state = stateOf(b, number);
+              Values next =
+                  b.loop(b.i32(0), used, b.i32(shape.chunk), own,
+                         [&](const ThreadBuilder &c, Value chunkRow, ValueRange values) -> Values {
+                           return chunkOfStep(c, number, state, chunkRow, values);
+                         });
+              sendStates(b, number);
+              writeStates(b, number);
+              endStep(b);
+              return next;
+            })
+      .back();
+}
+
+/// The last states, and zeros behind the end of each row's sequence.
+void PersistentKernel::finish(const ThreadBuilder &t) const {
+  Value all = output(op.getStates());
+  eachElement(t, [&](const ThreadBuilder &b, const Element &of) {
+    Value isInside = both(b, b.isLess(of.row, batch), b.isLess(of.unit, b.i32(shape.hidden)));
+    b.when(isInside, [&](const ThreadBuilder &c) {
+      Value at = c.add(c.mul(of.row, shape.hidden), c.toI64(of.unit));
+      if (Value last = output(op.getLastH())) {
+        write(c, sharedF32(c, before, of.kept), last, at);
+      }
+      if (Value last = output(op.getLastC())) {
+        write(c, sharedF32(c, cells, of.kept), last, at);
+      }
+      if (!all || !op.getLengths()) {
+        return;
+      }
+      c.loop(lengthOf(c, of), steps, c.i64(1), {},
+             [&](const ThreadBuilder &d, Value time, ValueRange) -> Values {
+               write(d, d.f32(0), all, stateIndex(d, time, of));
+               return {};
+             });
+    });
+  });
+}
+
+void PersistentKernel::emit(int64_t looks) {
+  ThreadBuilder t = frame.code();
+  const PersistentLayout &layout = shape.layout;
+  tn::Dims dims = tn::getDims(op.getInput().getType());
+  frame.setMinBlocksPerSm(1);
+  if (layout.grid) {
+    frame.setWholeGrid();
+    status = frame.statusPointer();
+  } else if (layout.blocks > 1) {
+    frame.setCluster(layout.blocks);
+  }
+  steps = frame.size64(dims[0]);
+  batch = frame.size64(dims[1]);
+  thread = t.thread();
+  lane = t.lane();
+  warp = t.div(thread, kWarp);
+  part = t.rem(warp, layout.parts);
+  group = t.div(warp, layout.parts);
+  rank = t.rem(t.block(), layout.blocks);
+  divideShared(t);
+  holdWeights(t);
+  if (!layout.grid && region.source.getArgAttr(cast<BlockArgument>(op.getWeights()).getArgNumber(),
+                                               kConstantArgument)) {
+    frame.waitHere();
+  }
+  if (!layout.grid) {
+    tile = t.toI64(t.div(t.block(), layout.blocks));
+    start(t);
+    runSteps(t, t.i32(0));
+    finish(t);
+    return frame.finish(tilesOfBatch(op, shape) * layout.blocks, shape.sharedBytes());
+  }
+  Value tiles = frame.size64(tilesOfBatch(op, shape));
+  t.loop(t.i64(0), tiles, t.i64(1), {t.i32(looks)},
+         [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
+           tile = number;
+           start(b);
+           Value left = runSteps(b, now[0]);
+           b.barrier();
+           finish(b);
+           b.barrier();
+           return {left};
+         });
+  frame.finish(getAffineConstantExpr(layout.blocks, region.source.getContext()),
+               shape.sharedBytes());
+}
+
+} // namespace tenon::codegen::cuda

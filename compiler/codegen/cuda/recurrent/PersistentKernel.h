@@ -1,0 +1,106 @@
+// The kernel of a persistent recurrence: blocks that run at the same time hold the weights in their
+// registers through all steps and exchange the new states of all rows of the batch. Relies on the
+// input's product with its weights being there.
+#pragma once
+
+#include "compiler/codegen/common/math/RecurrentCell.h"
+#include "compiler/codegen/cuda/base/KernelFrame.h"
+#include "compiler/codegen/cuda/recurrent/PersistentLayout.h"
+#include "compiler/codegen/cuda/recurrent/Tuning.h"
+
+namespace tenon::codegen::cuda {
+
+/// Tiles of the batch, each of which a group takes.
+mlir::AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape);
+
+/// Temporaries of the region through which the blocks of a grid exchange their states:
+/// [tile of the batch][2][row][depth] elements, or words of 4 bytes with a tag of 4 behind each;
+/// and a flag of 32 bits for each block of each tile. Tags and flags are numbers of states.
+struct GridExchange {
+  uint32_t states = 0, flags = 0;
+};
+/// Adds both, and the kernel that writes the first states and clears the flags.
+GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
+                              const PersistentShape &shape);
+
+/// Adds the steps of a layer. A thread of a grid looks `looks` times in all for what other blocks
+/// send; then the kernel reports TENON_KERNEL_WAITED and ends without waiting again.
+void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                         int64_t looks = tuning::kGridLooks);
+
+class PersistentKernel {
+public:
+  /// `exchange` of a grid only.
+  PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
+                   GridExchange exchange);
+  void emit(int64_t looks);
+
+private:
+  using Value = mlir::Value;
+  using Values = ThreadBuilder::Values;
+  /// An element of the new states: its row in the chunk, in the group's rows, in the batch (i64);
+  /// its unit in the block and in the layer; its place among what the block keeps. All others i32.
+  struct Element {
+    Value inChunk, inTile, row, local, unit, kept;
+  };
+  Element elementOf(const ThreadBuilder &t, Value chunkRow, Value number) const;
+
+  Value input(Value operand) const;
+  Value usedRows(const ThreadBuilder &t) const;
+  Value output(Value result) const;
+  Value readF32(const ThreadBuilder &t, Value buffer, Value index) const;
+  void write(const ThreadBuilder &t, Value f32, Value buffer, Value index) const;
+  Value sharedF32(const ThreadBuilder &t, Value array, Value index) const;
+  void setSharedF32(const ThreadBuilder &t, Value f32, Value array, Value index) const;
+  void divideShared(const ThreadBuilder &t);
+  Element elementAt(const ThreadBuilder &t, Value chunkRow, int64_t round) const;
+  void eachElement(const ThreadBuilder &t,
+                   llvm::function_ref<void(const ThreadBuilder &, const Element &)> body) const;
+  Value lengthOf(const ThreadBuilder &t, const Element &of) const;
+  Value timeOf(const ThreadBuilder &t, const Element &of, Value number) const;
+  Value stateIndex(const ThreadBuilder &t, Value time, const Element &of) const;
+
+  Value weightAt(const ThreadBuilder &t, Value column, Value k) const;
+  Value weightWord(const ThreadBuilder &t, Value number) const;
+  Value keptWord(const ThreadBuilder &t, Value number) const;
+  void holdWeights(const ThreadBuilder &t);
+  Values fragmentOfA(const ThreadBuilder &t, int64_t number) const;
+  /// Vectors (16 bytes each, as words) of the state from the L2, at these elements; where words are
+  /// tagged, once all that are sent (`isSent` of each) are there. Returns the looks that are left.
+  Value loadStates(const ThreadBuilder &t, Value state, llvm::ArrayRef<Value> elements,
+                   llvm::ArrayRef<Value> isSent, Value wanted, Value looks,
+                   llvm::SmallVectorImpl<Values> &vectors) const;
+  Value isSent(const ThreadBuilder &t, Value k) const;
+  void reportWait(const ThreadBuilder &t) const;
+  Value multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
+                       Value looks) const;
+  Value multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
+                       Value looks) const;
+  void storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const;
+
+  void start(const ThreadBuilder &t) const;
+  Values loadInputs(const ThreadBuilder &t, Value number, Value chunkRow) const;
+  Value newState(const ThreadBuilder &t, const Element &of, mlir::ValueRange inputs,
+                 Value isRun) const;
+  void computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
+                    mlir::ValueRange inputs) const;
+  Value await(const ThreadBuilder &t, Value number, Value looks) const;
+  void sendStates(const ThreadBuilder &t, Value number) const;
+  void endStep(const ThreadBuilder &t) const;
+  void writeStates(const ThreadBuilder &t, Value number) const;
+  Value stateOf(const ThreadBuilder &t, Value number) const;
+  Value runSteps(const ThreadBuilder &t, Value looks);
+  void finish(const ThreadBuilder &t) const;
+
+  RegionBuilder &region;
+  mutable tn::RecurrenceOp op; ///< whose accessors are not const
+  PersistentShape shape;
+  KernelFrame frame;
+  Value sharedStates, flags, globalStates, status;            ///< of a cluster; of a grid
+  Value thread, lane, warp, part, group, rank;                ///< i32
+  Value tile, steps, batch;                                   ///< i64
+  Value sums, before, cells, fresh, staged, lengths, weights; ///< in shared memory
+  Values held;                                                ///< words of the thread's weights
+};
+
+} // namespace tenon::codegen::cuda
