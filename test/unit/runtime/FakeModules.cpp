@@ -1,6 +1,7 @@
 // Modules, their kernels and launches, and tensor maps.
 
 #include "test/unit/runtime/FakeDriver.h"
+#include "test/unit/runtime/FakePtx.h"
 
 #include <cstring>
 
@@ -56,7 +57,7 @@ EXPORT int cuModuleLoadDataEx(ModuleHandle *module, const void *image, unsigned 
       std::strncpy(static_cast<char *>(values[0]), log.c_str(),
                    reinterpret_cast<size_t>(values[1]));
     }
-    if (!log.empty() || !isForThis || text.find("\n.version ") == std::string::npos) {
+    if (!log.empty() || !isForThis || text.find(".version ") == std::string::npos) {
       return kInvalidPtx;
     }
   }
@@ -75,9 +76,11 @@ EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, co
   FAKE_IN_CONTEXT(cuModuleGetFunction)
   const KernelInfo *kernel = findKernel(name);
   size_t start = module->text.find(std::string(".entry ") + name + "(");
-  if (kernel && start != std::string::npos) {
+  std::unique_ptr<const KernelInfo> own = kernel ? nullptr : interpretedKernel(module->text, name);
+  if ((kernel || own) && start != std::string::npos) {
     module->functions.push_back(std::make_unique<CudaFunctionObject>());
-    module->functions.back()->info = kernel;
+    module->functions.back()->info = kernel ? kernel : own.get();
+    module->functions.back()->own = std::move(own);
     std::string head = module->text.substr(start, module->text.find('{', start) - start);
     module->functions.back()->hasLargeCluster =
         head.find(".reqnctapercluster 16") != std::string::npos;

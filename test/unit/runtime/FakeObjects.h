@@ -19,6 +19,7 @@ using test::KernelInfo;
 
 struct CudaFunctionObject {
   const KernelInfo *info;
+  std::unique_ptr<const KernelInfo> own; ///< of a kernel that is interpreted
   int dynamicBytes = 0; ///< that are allowed: a driver takes the static ones from 48 KiB
   bool hasLargeCluster = false, mayHaveIt = false; ///< of more than kPortableCluster blocks
 };
