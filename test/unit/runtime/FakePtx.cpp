@@ -343,8 +343,8 @@ uint64_t Block::compute(const Instruction &instruction, Thread &thread, unsigned
   Type type = instruction.type();
   auto bits = [&](size_t place) { return operand(instruction, place, thread, number, type); };
   auto real = [&](size_t place) { return asNumber(bits(place), type); };
-  isUnknown = std::ranges::any_of(instruction.operands,
-                                  [](const std::vector<Operand> &list) { return list.size() != 1; });
+  isUnknown = std::ranges::any_of(
+      instruction.operands, [](const std::vector<Operand> &list) { return list.size() != 1; });
   bool isReal = type.kind == 'f', isSigned = type.kind == 's';
   if (name == "mov" || name == "cvta") {
     return bits(1);
@@ -461,6 +461,10 @@ int Block::step(Thread &thread, unsigned number) {
     thread.next = program.labels.at(instruction.operands[0][0].text);
   } else if (name == "bar" || name == "barrier") {
     thread.waits = true;
+  } else if (name == "griddepcontrol") {
+    // Kernels run one after the other.
+  } else if (instruction.operands.size() < 2) {
+    fault = kIllegalInstruction;
   } else if (name == "ld" || name == "st") {
     fault = access(instruction, thread, number);
   } else {
