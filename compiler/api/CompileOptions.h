@@ -25,6 +25,12 @@ namespace tenon::rewrite {
 class Graph;
 }
 
+namespace tenon::kernels {
+struct Library;
+struct Trial;
+struct TrialResult;
+} // namespace tenon::kernels
+
 namespace tenon::pipeline {
 
 /// An input whose value is known when compiling: a constant of the model, and no input of the
@@ -168,6 +174,12 @@ struct CompileOptions {
   /// Set by any thread to end the compilation with Cancelled after the pass or the regions at work;
   /// no file is left. May be null.
   const std::atomic<bool> *cancel = nullptr;
+  /// The user's kernels (compiler/kernels/Library.h).
+  std::vector<std::shared_ptr<const kernels::Library>> kernelLibraries;
+  /// Runs one of them in a process of its own; null where nothing can be run.
+  std::function<Result<kernels::TrialResult>(const kernels::Trial &)> tryKernel;
+  /// Kernels that have no reference, or that do not run on this machine, are taken.
+  bool uncheckedKernels = false;
 };
 
 /// The one place that decides where language models have pages, unless `pages` says it: but in

@@ -16,7 +16,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
                precision, allowTf32, allowTanhGelu, allowInt8Activations, guard, extraOutputs,
                observed, strict, verify, stopAfter, dumpPhases, cacheFolder, reproducer, threads,
                optimize, kernels, disabledFamilies, maxWeights, tuned, passes, passDump, progress,
-               notice, cancel] = options;
+               notice, cancel, kernelLibraries, tryKernel, uncheckedKernels] = options;
   visit("levels", levels);
   visit("profile", cpu);
   visit("levels", gpus);
@@ -42,6 +42,8 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   visit("observed", observed);
   visit("optimize", optimize);
   visit("kernels", kernels);
+  visit("kernel_libraries", kernelLibraries);
+  visit("unchecked_kernels", uncheckedKernels);
   visit("disabled_families", disabledFamilies);
   visit("max_weights", maxWeights);
   visit("passes", passes);
@@ -50,7 +52,7 @@ template <typename Visitor> void visitFields(const CompileOptions &options, Visi
   // long it takes and who hears of it; a compilation that checks, stops or dumps takes no engine
   // from the cache.
   std::ignore = std::tie(model, output, strict, verify, stopAfter, dumpPhases, cacheFolder,
-                         reproducer, threads, passDump, progress, notice, cancel);
+                         reproducer, threads, passDump, progress, notice, cancel, tryKernel);
 }
 
 } // namespace tenon::pipeline

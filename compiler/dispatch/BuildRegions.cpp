@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -33,7 +34,7 @@ bool isCarriedAlong(Value value, ArrayRef<Operation *> ops, StringRef strategy) 
   bool readsBuffers =
       strategy == kContraction || strategy == kAttention ||
       isa<tn::RecurrenceOp, tn::HistogramOp, tn::TakeFirstOp, tn::SelectBoxesOp, tn::TopKOp,
-          tn::TruePositionsOp, tn::PagedWriteOp, tn::SampleOp>(ops.front());
+          tn::TruePositionsOp, tn::PagedWriteOp, tn::SampleOp, tn::CustomOp>(ops.front());
   return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isElementwise(user) || !llvm::is_contained(ops, user);
   });

@@ -1,6 +1,7 @@
 // Registers the `tn` dialect with its attributes and operations.
-// Relies on the definitions generated from TnDialect.td, TnRareOps.td and TnShardOps.td, and on
-// those of TnOps.td, which TnOpsShard.cpp.in compiles in parts.
+// Relies on the definitions generated from TnDialect.td, TnRareOps.td, TnShardOps.td and
+// TnCustomOps.td, and on those of TnOps.td, which TnOpsShard.cpp.in compiles in parts.
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/TnShard.h"
 
@@ -20,6 +21,8 @@ using namespace tenon::tn;
 #include "compiler/graph/TnRareOps.cpp.inc"
 #define GET_OP_CLASSES
 #include "compiler/graph/TnShardOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/graph/TnCustomOps.cpp.inc"
 
 void TnDialect::initialize() {
   addAttributes<
@@ -33,6 +36,9 @@ void TnDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "compiler/graph/TnShardOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "compiler/graph/TnCustomOps.cpp.inc"
       >();
 }
 

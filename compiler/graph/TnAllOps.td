@@ -3,3 +3,4 @@
 include "compiler/graph/TnOps.td"
 include "compiler/graph/TnRareOps.td"
 include "compiler/graph/TnShardOps.td"
+include "compiler/graph/TnCustomOps.td"

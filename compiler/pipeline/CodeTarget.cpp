@@ -48,7 +48,8 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 } // namespace
 
 CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded,
-                     const codegen::cpu::KernelFamilies &families) {
+                     const codegen::cpu::KernelFamilies &families,
+                     const KernelLibraries &libraries) {
   target::Target cpu = target::atLevel(rates, level);
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
@@ -75,9 +76,10 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
     }
     return asRegion(std::move(*kernel), shape);
   };
-  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> ofRegions,
-                                       llvm::ArrayRef<llvm::StringRef> symbols,
-                                       const CompileCache &cache) -> llvm::Expected<std::string> {
+  target.link = [level, libraries,
+                 keys = target](llvm::ArrayRef<llvm::StringRef> ofRegions,
+                                llvm::ArrayRef<llvm::StringRef> symbols,
+                                const CompileCache &cache) -> llvm::Expected<std::string> {
     llvm::SmallVector<llvm::StringRef> objects(ofRegions); // exchanges between ranks have none
     llvm::erase_if(objects, [](llvm::StringRef object) { return object.empty(); });
     llvm::Expected<std::vector<std::string>> names = codegen::cpu::supportOf(objects);
@@ -94,7 +96,12 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
     }
     llvm::SmallVector<llvm::StringRef> all(support.begin(), support.end());
     all.append(objects.begin(), objects.end());
-    return codegen::cpu::linkCode(all, symbols);
+    llvm::SmallVector<llvm::StringRef> ofUser;
+    for (const std::shared_ptr<const kernels::Library> &library : libraries) {
+      ofUser.push_back(
+          {reinterpret_cast<const char *>(library->bytes.data()), library->bytes.size()});
+    }
+    return codegen::cpu::linkCode(all, symbols, ofUser);
   };
   return target;
 }
@@ -137,7 +144,7 @@ static llvm::Error checkShared(const codegen::CompiledRegion &region, const targ
   return llvm::Error::success();
 }
 
-CodeTarget cudaTarget(const target::Target &gpu) {
+CodeTarget cudaTarget(const target::Target &gpu, const KernelLibraries &libraries) {
   CodeTarget target{.level = std::string(gpu.variant()),
                     .mode = target::describe(gpu),
                     .compile = {},
@@ -150,10 +157,11 @@ CodeTarget cudaTarget(const target::Target &gpu) {
   target.candidates = [gpu](llvm::StringRef text) {
     return codegen::cuda::kernelCandidates(text, gpu);
   };
-  target.compile = [gpu](llvm::StringRef text, llvm::StringRef symbol,
-                         const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [gpu,
+                    libraries](llvm::StringRef text, llvm::StringRef symbol,
+                               const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::CompiledRegion> region =
-        codegen::cuda::compileRegion(text, symbol, gpu);
+        codegen::cuda::compileRegion(text, symbol, gpu, libraries);
     if (!region) {
       return region.takeError();
     }

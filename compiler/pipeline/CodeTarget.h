@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/dispatch/KernelChoice.h"
+#include "compiler/kernels/Library.h"
 #include "compiler/pipeline/CompileCache.h"
 #include "compiler/target/Target.h"
 #include "engine/Level.h"
@@ -13,9 +14,14 @@
 #include "llvm/Support/Error.h"
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace tenon::pipeline {
+
+/// The user's, of which code that calls them gets what it calls.
+using KernelLibraries = std::vector<std::shared_ptr<const kernels::Library>>;
 
 /// How many buffers and symbols a region has.
 struct RegionShape {
@@ -49,12 +55,13 @@ struct CodeTarget {
 
 /// `rates` are those by which times are predicted. The families must outlive the target.
 CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded,
-                     const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies());
+                     const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies(),
+                     const KernelLibraries &libraries = {});
 /// The levels in groups that get the same kernels everywhere, in order of their first.
 std::vector<std::vector<engine::CpuLevel>>
 groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels,
                const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies());
-CodeTarget cudaTarget(const target::Target &gpu);
+CodeTarget cudaTarget(const target::Target &gpu, const KernelLibraries &libraries = {});
 
 /// Of all devices.
 std::vector<std::string> kernelFamilyNames();

@@ -21,13 +21,14 @@ std::deque<TargetGroup> targetGroups(const CompileOptions &options,
   for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels, families)) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : levels) {
-      targets.push_back(cpuTarget(level, options.cpu, options.guard, families));
+      targets.push_back(
+          cpuTarget(level, options.cpu, options.guard, families, options.kernelLibraries));
     }
     groups.emplace_back(target::atLevel(options.cpu, levels.front()), engine::kHost,
                         std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
-    groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
+    groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu, options.kernelLibraries)});
   }
   return groups;
 }

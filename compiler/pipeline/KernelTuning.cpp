@@ -60,8 +60,9 @@ public:
       : options(compileOptions), request(candidateRequest), measurer(candidateMeasurer),
         cache(options.cacheFolder),
         target(options.gpus.empty()
-                   ? cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false)
-                   : cudaTarget(options.gpus.front())) {}
+                   ? cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false,
+                               codegen::cpu::kernelFamilies(), options.kernelLibraries)
+                   : cudaTarget(options.gpus.front(), options.kernelLibraries)) {}
 
   Status run(ModuleOp module, tn::WeightStore &weights) {
     TENON_TRY(collect(module));

@@ -44,7 +44,8 @@ void Compilation::addLevels(TargetGroup &group, const ProductPrices &prices) con
     }
     if (isOfGroup && gained != 0) {
       levels.push_back(row.level);
-      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard, *hooks.cpuFamilies));
+      group.targets.push_back(cpuTarget(row.level, options.cpu, options.guard, *hooks.cpuFamilies,
+                                        options.kernelLibraries));
     }
   }
   llvm::sort(group.targets, [](const CodeTarget &a, const CodeTarget &b) {

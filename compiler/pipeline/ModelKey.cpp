@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/weights/gguf/Parts.h"
+#include "compiler/kernels/Library.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "compiler/target/Target.h"
 #include "support/files/MappedFile.h"
@@ -85,6 +86,10 @@ llvm::json::Value describe(const opt::Observation &observation) { return observa
 llvm::json::Value describe(const KernelOption &kernel) { return kernel.node + "=" + kernel.kernel; }
 llvm::json::Value describe(const PresetOption &preset) {
   return preset.symbol + "=" + std::to_string(preset.value);
+}
+llvm::json::Value describe(const std::shared_ptr<const kernels::Library> &library) {
+  size_t slash = library->path.rfind('/');
+  return library->path.substr(slash == std::string::npos ? 0 : slash + 1) + "@" + library->digest;
 }
 llvm::json::Value describe(const UserPass &pass) { return pass.name; }
 

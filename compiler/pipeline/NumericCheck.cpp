@@ -88,35 +88,6 @@ private:
   llvm::DenseMap<Value, Hash128> keys;
 };
 
-/// Floats in [-1, 1), integers and bools 0 or 1 (valid as token, mask and index), the same on every
-/// machine. Each row of integers begins with a 1: as a mask it shows a key, since what a query sees
-/// that sees none depends on the precision.
-Result<Tensor> seededTensor(DType dtype, llvm::ArrayRef<int64_t> dims, uint64_t seed) {
-  uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;
-  auto next = [&] {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state >> 40;
-  };
-  constexpr double kHalf = 1 << 23;
-  TENON_ASSIGN(Tensor tensor, Tensor::create(dtype, dims));
-  TENON_ASSIGN(
-      Tensor reals,
-      Tensor::create(DType::F64, reference::isFloat(dtype) ? dims : llvm::ArrayRef<int64_t>(0)));
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    double unit = (static_cast<double>(next()) - kHalf) / kHalf;
-    if (reference::isFloat(dtype)) {
-      reals.as<double>()[i] = unit;
-      continue;
-    }
-    // Little-endian: the first byte of an integer holds 0 or 1.
-    bool isFirst = tensor.rank() > 0 && i % tensor.dims().back() == 0;
-    tensor.mutableBytes()[i * (bitWidth(dtype) / 8)] = unit > 0 || isFirst ? 1 : 0;
-  }
-  return reference::isFloat(dtype) ? reference::convert(reals, dtype) : Result<Tensor>(tensor);
-}
-
 /// The tolerance for results computed in a 16-bit type, in whatever type they are held:
 /// `operations` roundings that add up as independent errors do, relative to the largest element.
 reference::Comparison compareNarrow(const Tensor &expected, const Tensor &actual, DType computed,
@@ -180,6 +151,35 @@ void fillStep(func::FuncOp function, std::vector<Tensor> &inputs) {
 func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
 
 } // namespace
+
+/// Floats in [-1, 1), integers and bools 0 or 1 (valid as token, mask and index), the same on every
+/// machine. Each row of integers begins with a 1: as a mask it shows a key, since what a query sees
+/// that sees none depends on the precision.
+Result<Tensor> seededTensor(DType dtype, llvm::ArrayRef<int64_t> dims, uint64_t seed) {
+  uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;
+  auto next = [&] {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state >> 40;
+  };
+  constexpr double kHalf = 1 << 23;
+  TENON_ASSIGN(Tensor tensor, Tensor::create(dtype, dims));
+  TENON_ASSIGN(
+      Tensor reals,
+      Tensor::create(DType::F64, reference::isFloat(dtype) ? dims : llvm::ArrayRef<int64_t>(0)));
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    double unit = (static_cast<double>(next()) - kHalf) / kHalf;
+    if (reference::isFloat(dtype)) {
+      reals.as<double>()[i] = unit;
+      continue;
+    }
+    // Little-endian: the first byte of an integer holds 0 or 1.
+    bool isFirst = tensor.rank() > 0 && i % tensor.dims().back() == 0;
+    tensor.mutableBytes()[i * (bitWidth(dtype) / 8)] = unit > 0 || isFirst ? 1 : 0;
+  }
+  return reference::isFloat(dtype) ? reference::convert(reals, dtype) : Result<Tensor>(tensor);
+}
 
 Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
   func::FuncOp function = mainOf(module);

@@ -20,6 +20,9 @@ namespace tenon::pipeline {
 /// floats in [-1, 1), integers 0 or 1.
 Result<std::vector<reference::Tensor>> seededInputs(mlir::ModuleOp module, uint64_t seed = 0);
 
+/// Floats in [-1, 1), integers and bools 0 or 1, the same on every machine.
+Result<reference::Tensor> seededTensor(DType dtype, llvm::ArrayRef<int64_t> dims, uint64_t seed);
+
 class NumericCheck {
 public:
   NumericCheck(tn::WeightStore &weights, unsigned threads);

@@ -17,6 +17,7 @@
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Float8Products.h"
 #include "compiler/opt/precision/Observe.h"
+#include "compiler/pipeline/KernelCheck.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
@@ -71,6 +72,7 @@ Status Compilation::importModel() {
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pages);
+  TENON_ASSIGN(importOptions.kernels, kernelTable(options));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
@@ -219,6 +221,7 @@ Status Compilation::dispatch() {
       TENON_TRY(numbers->start(*module));
     }
     group.module = module->clone();
+    TENON_TRY(checkBackend(*group.module, group.profile.isGpu()));
     group.precision = precision;
     bool isGpu = group.profile.isGpu();
     auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;
@@ -280,6 +283,7 @@ Status Compilation::codegen() {
     };
     TENON_ASSIGN(group.compiled, compileRegions(*group.module, codegenOptions));
     const CompiledRegions &compiled = group.compiled;
+    TENON_TRY(checkKernels(options, *group.module, compiled, group.fusion));
     summary.regions += compiled.regions;
     summary.uniqueRegions += compiled.uniqueRegions;
     for (auto [symbol, text] : llvm::zip_equal(compiled.symbols, compiled.texts)) {

@@ -60,7 +60,7 @@ OpFunction findOpFunction(llvm::StringRef name) {
     for (llvm::ArrayRef<OpRow> rows :
          {unaryOps(), binaryOps(), reduceOps(), normalizeOps(), contractionOps(), convolutionOps(),
           poolingOps(), resizeOps(), movementOps(), indexingOps(), quantizeOps(), structureOps(),
-          winogradOps(), rareOps(), recurrentOps()}) {
+          winogradOps(), rareOps(), recurrentOps(), customOps()}) {
       for (const OpRow &row : rows) {
         result[row.name] = row.function;
       }

@@ -74,6 +74,7 @@ llvm::ArrayRef<OpRow> structureOps();
 llvm::ArrayRef<OpRow> winogradOps();
 llvm::ArrayRef<OpRow> rareOps();
 llvm::ArrayRef<OpRow> recurrentOps();
+llvm::ArrayRef<OpRow> customOps();
 
 /// Row-major strides in elements.
 Sizes stridesOf(llvm::ArrayRef<int64_t> dims);

@@ -53,11 +53,12 @@ STRUCTS = {
         {"data": 0, "bytes": 8},
     ),
     "tenon_compile_options": (
-        160,
+        176,
         {"struct_size": 0, "targets": 8, "precision": 16, "allow": 24, "shapes": 32, "states": 40,
          "taps": 48, "threads": 56, "no_cache": 60, "verify": 64, "cubin": 68, "ptxas": 72,
          "progress": 80, "user": 88, "plugins": 96, "passes": 104, "pass_count": 112,
-         "kernels": 120, "disabled_families": 128, "optimize_for": 136, "max_weights": 144, "strict": 152},
+         "kernels": 120, "disabled_families": 128, "optimize_for": 136, "max_weights": 144, "strict": 152,
+         "kernel_libraries": 160, "unchecked_kernels": 168},
     ),
     "tenon_check_options": (
         24,

@@ -95,6 +95,7 @@ class CompileOptions(Sized):
         ("plugins", Texts), ("passes", c_void_p), ("pass_count", c_size_t),
         ("kernels", Texts), ("disabled_families", Texts), ("optimize_for", Texts),
         ("max_weights", c_double), ("strict", c_int32),
+        ("kernel_libraries", Texts), ("unchecked_kernels", c_int32),
     ]  # fmt: skip
 
 

@@ -34,6 +34,8 @@ def compile(
     taps: Names = (),
     passes: Sequence[Any] = (),
     plugins: Names = (),
+    kernel_libraries: Names = (),
+    unchecked_kernels: bool = False,
     kernels: Optional[Dict[str, str]] = None,
     disabled_families: Names = (),
     max_weights: float = 0,
@@ -59,6 +61,8 @@ def compile(
     states: {"input": "output"}: both are one buffer of the session, zero at first. A session decides free sizes in their dims (`Engine.session`).
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
+    kernel_libraries: your own kernels for operators that Tenon does not have: object files, each with its description beside it
+        (docs/guides/kernels.md). unchecked_kernels: also those that have no reference or do not run on this machine.
     kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` lists the choices.
     disabled_families: kernel families to exclude.
     max_weights: limit of a device's weights, as a multiple of the model's, if need be with slower kernels; 0 for no limit.
@@ -77,6 +81,7 @@ def compile(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=file.shapes,
             optimize_for=_size_sets(optimize_for), states=[f"{source}={result}" for source, result in (states or {}).items()],
             taps=_names(taps), plugins=_names(plugins), passes=passes,
+            kernel_libraries=_names(kernel_libraries), unchecked_kernels=unchecked_kernels,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
             max_weights=max_weights, strict=strict,
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
@@ -118,7 +123,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
             stop = True
         return 1 if stop or cancelled.is_set() else 0
 
-    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "optimize_for", "states", "taps", "plugins", "kernels", "disabled_families") if options.get(name)}
+    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "optimize_for", "states", "taps", "plugins", "kernels", "disabled_families", "kernel_libraries") if options.get(name)}
     own = None
     if options.get("passes"):
         from . import passes
@@ -128,7 +133,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
     given = _abi.CompileOptions(
         precision=options.get("precision", "keep").encode(), threads=options.get("threads", 0),
         max_weights=options.get("max_weights", 0), strict=bool(options.get("strict")),
-        no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), cubin=bool(options.get("cubin")),
+        no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), unchecked_kernels=bool(options.get("unchecked_kernels")), cubin=bool(options.get("cubin")),
         progress=_abi.Progress(told), pass_count=len(lists.get("passes", ())),
         **{name: ctypes.cast(value, ctypes.c_void_p if name == "passes" else _abi.Texts) for name, value in lists.items()},
     )  # fmt: skip

@@ -88,8 +88,17 @@ llvm::Expected<std::vector<std::string>> supportOf(llvm::ArrayRef<llvm::StringRe
 /// One of these objects.
 llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRef name);
 
-/// Links objects into a shared object that exports `symbols` and imports nothing.
+/// Whether engines for a level can hold an object file of the user's, which is to have `symbols`.
+llvm::Error checkLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> symbols,
+                         engine::CpuLevel level);
+
+/// What the name of a function of the user's begins with in the code that calls it.
+inline constexpr llvm::StringLiteral kUserPrefix = "user.";
+
+/// Links objects into a shared object that exports `symbols` and imports nothing. Of `libraries`,
+/// relocatables of the user's, it gets those that define what the objects call by kUserPrefix.
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
-                                     llvm::ArrayRef<llvm::StringRef> symbols);
+                                     llvm::ArrayRef<llvm::StringRef> symbols,
+                                     llvm::ArrayRef<llvm::StringRef> libraries = {});
 
 } // namespace tenon::codegen::cpu

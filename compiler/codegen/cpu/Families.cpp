@@ -38,7 +38,7 @@ const KernelFamilies &kernelFamilies() {
       &kConvWinograd4, &kAttentionFlash, &kAttentionPaged, &kPagedWrite,   &kConvPatches,
       &kScan,          &kRecurrence,     &kTopKVectors,    &kSortRadix,    &kTopKHeap,
       &kConcatCopy,    &kSoftmaxColumns, &kResizeRows,     &kScatterOwned, &kHistogram,
-      &kTiled,
+      &kUserKernel,    &kTiled,
   };
   static const KernelFamilies table(kFamilies);
   return table;

@@ -1,8 +1,10 @@
 // Links code objects with lld as a library. lld works on files and on global state: a private
 // folder holds its input and output, and one link runs at a time.
 #include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cpu/base/Emit.h"
 #include "lld/Common/Driver.h"
 #include "support/files/ScratchFolder.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -35,6 +37,35 @@ std::string versionScript(llvm::ArrayRef<llvm::StringRef> symbols) {
   return script + "  local: *;\n};\n";
 }
 
+/// Adds the libraries that are called to `objects`, and to `arguments` what gives their functions
+/// the names by which they are called.
+llvm::Error addLibraries(llvm::ArrayRef<llvm::StringRef> libraries,
+                         llvm::SmallVector<llvm::StringRef> &objects,
+                         std::vector<std::string> &arguments) {
+  llvm::StringSet<> called;
+  for (llvm::StringRef object : objects) {
+    llvm::Expected<std::vector<std::string>> undefined = undefinedSymbols(object);
+    if (!undefined) {
+      return undefined.takeError();
+    }
+    for (llvm::StringRef name : *undefined) {
+      if (name.consume_front(kUserPrefix) && called.insert(name).second) {
+        arguments.push_back(("--defsym=" + kUserPrefix + name + "=" + name).str());
+      }
+    }
+  }
+  for (llvm::StringRef library : libraries) {
+    llvm::Expected<std::vector<std::string>> defined = definedSymbols(library);
+    if (!defined) {
+      return defined.takeError();
+    }
+    if (llvm::any_of(*defined, [&](const std::string &name) { return called.contains(name); })) {
+      objects.push_back(library);
+    }
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error runLinker(llvm::ArrayRef<std::string> arguments) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
@@ -53,8 +84,9 @@ llvm::Error runLinker(llvm::ArrayRef<std::string> arguments) {
 
 } // namespace
 
-llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
-                                     llvm::ArrayRef<llvm::StringRef> symbols) {
+llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> ours,
+                                     llvm::ArrayRef<llvm::StringRef> symbols,
+                                     llvm::ArrayRef<llvm::StringRef> libraries) {
   Result<ScratchFolder> folder = ScratchFolder::create("tenon-link");
   if (!folder) {
     return llvm::createStringError(folder.status().toString());
@@ -78,6 +110,10 @@ llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                         "-o",
                                         inFolder("code.so"),
                                         "--version-script=" + inFolder("symbols")};
+  llvm::SmallVector<llvm::StringRef> objects(ours);
+  if (llvm::Error error = addLibraries(libraries, objects, arguments)) {
+    return std::move(error);
+  }
   if (llvm::Error error = writeFile(inFolder("symbols"), versionScript(symbols))) {
     return std::move(error);
   }

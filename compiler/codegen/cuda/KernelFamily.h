@@ -30,6 +30,8 @@ extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsT
 // pointwise/, selection/, scan/, scatter/, recurrent/
 extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
+// custom/
+extern const KernelFamily kUserKernel;
 // collective/
 extern const KernelFamily kCollective, kNormedSum;
 // library/

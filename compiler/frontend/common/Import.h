@@ -7,8 +7,13 @@
 #include "support/DType.h"
 #include "support/memory/ByteSpan.h"
 
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace tenon::kernels {
+struct KernelTable;
+}
 
 namespace tenon::frontend {
 
@@ -50,6 +55,8 @@ struct ImportOptions {
   int64_t pages = 0;
   /// What those pages hold: codes of I8 or F8E4M3FN; none for numbers.
   std::optional<DType> cache;
+  /// The user's, for operators that Tenon does not have; null for none.
+  std::shared_ptr<const kernels::KernelTable> kernels;
 };
 
 /// One thing that a model needs and Tenon lacks.

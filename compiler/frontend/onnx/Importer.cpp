@@ -2,6 +2,7 @@
 // Relies on ONNX's rule that nodes are sorted: a name that is used before its node is an error.
 #include "compiler/frontend/onnx/Importer.h"
 
+#include "compiler/frontend/common/CustomKernel.h"
 #include "compiler/frontend/onnx/Signature.h"
 #include "compiler/graph/DimText.h"
 #include "mlir/IR/Diagnostics.h"
@@ -36,7 +37,8 @@ std::string remedyOf(std::string_view opType) {
       return remedy.text;
     }
   }
-  return "replace it by operators of the default domain, or see 'tenon help TN0301'";
+  return "give a kernel for it (--kernel-library), replace it by operators of the default domain, "
+         "or see 'tenon help TN0301'";
 }
 
 constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 17;
@@ -52,6 +54,9 @@ Status checkAttributes(const Node &node) {
   }
   return Status::ok();
 }
+
+/// As descriptions of kernels name the operator.
+std::string kernelName(const Node &node) { return strCat(node.domain, "::", node.opType); }
 
 std::string printed(Type type) {
   std::string text;
@@ -233,7 +238,9 @@ Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame 
   symbols.setNode(nameOf(node));
   bool poisoned = false;
   TENON_TRY(resolveInputs(call, poisoned));
-  if (target) {
+  if (frontend::hasKernel(options.kernels.get(), kernelName(node))) {
+    runKernel(call, poisoned);
+  } else if (target) {
     checkArguments(call, *target);
     if (!poisoned && !call.failed()) {
       TENON_TRY(importFunction(call, *target));
@@ -243,6 +250,36 @@ Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame 
   }
   TENON_TRY(std::move(pending));
   return defineOutputs(call);
+}
+
+/// By a kernel of the user's, which goes before a function of the model and an operator of ours.
+void Importer::runKernel(NodeContext &call, bool poisoned) {
+  std::string name = kernelName(call.node);
+  frontend::CustomNode node{
+      .op = name, .inputs = {}, .outputs = call.numOutputs(), .attribute = {}};
+  for (unsigned i = 0; i < call.numInputs() && call.requireTensor(i) && !poisoned; ++i) {
+    if (!call.has(i)) {
+      return call.error(ErrorId::KernelMisfit, "a kernel of the user's needs all inputs");
+    }
+    node.inputs.push_back(call.value(i));
+  }
+  if (poisoned || call.failed()) {
+    return;
+  }
+  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
+    if (!call.hasAttribute(attribute)) {
+      return std::nullopt;
+    }
+    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+  };
+  for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
+    if (i < call.numOutputs()) {
+      call.setOutput(i, result);
+    }
+  }
+  if (std::string unread = call.unread(); !unread.empty() && !call.failed()) {
+    call.error(ErrorId::KernelMisfit, "the description of its kernel lacks its " + unread);
+  }
 }
 
 void Importer::runOperator(NodeContext &call, bool poisoned) {

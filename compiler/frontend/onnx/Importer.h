@@ -116,6 +116,7 @@ private:
                                     const DimOverride *override);
   Status importNode(const Node &node, Scope &scope, const FunctionFrame *frame);
   void runOperator(NodeContext &node, bool poisoned);
+  void runKernel(NodeContext &node, bool poisoned);
   Status resolveInputs(NodeContext &node, bool &poisoned);
   Status defineOutputs(NodeContext &node);
   Status finishOutputs(Scope &scope);

@@ -2,6 +2,7 @@
 // Relies on the interpreter being the truth; an evaluation that fails leaves the operation to run
 // time.
 #include "compiler/graph/Flops.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
@@ -94,8 +95,9 @@ bool isUnpackedForDequantize(Operation *op) {
 /// All operands are constants, and the results do not weigh much more.
 bool isWorthFolding(Operation *op, QuantizedWeights quantized) {
   if (op->getNumResults() == 0 || op->getNumRegions() != 0 || !isPure(op) ||
-      isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp>(op) || op->hasTrait<tn::TnStoredForm>() ||
-      !isa<tn::TnDialect>(op->getDialect()) || isTransposeForProducts(op)) {
+      isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp, tn::CustomOp>(op) ||
+      op->hasTrait<tn::TnStoredForm>() || !isa<tn::TnDialect>(op->getDialect()) ||
+      isTransposeForProducts(op)) {
     return false;
   }
   int64_t before = 0;

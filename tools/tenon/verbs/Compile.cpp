@@ -252,6 +252,13 @@ Action declareCompile(CLI::App &command) {
           "Load your own passes from a shared object (repeat for more); docs/guides/passes.md")
       ->allow_extra_args(false);
   command
+      .add_option("--kernel-library", flags->kernelLibraries,
+                  "Compute operators by your own kernels: an object file with a description beside "
+                  "it, the same name with .json (repeat for more); docs/guides/kernels.md")
+      ->allow_extra_args(false);
+  command.add_flag("--unchecked-kernels", request.uncheckedKernels,
+                   "Also take kernels that have no reference or do not run on this machine");
+  command
       .add_option("--kernel", flags->kernels,
                   "Use this kernel for the region of a node: NODE=FAMILY or "
                   "NODE=FAMILY{tile=64x48,stages=6} "

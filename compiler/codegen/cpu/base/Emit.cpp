@@ -2,6 +2,8 @@
 // hoisted and unrolled. Nothing of the host is asked.
 #include "compiler/codegen/cpu/base/Emit.h"
 
+#include "compiler/codegen/cpu/CpuCodegen.h"
+
 #include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/codegen/cpu/base/Guard.h"
 #include "engine/Level.h"
@@ -117,7 +119,7 @@ void addPasses(llvm::FunctionPassManager &passes) {
 bool isProvided(llvm::StringRef symbol) {
   return symbol == "memcpy" || symbol == "memset" || symbol == "memmove" ||
          symbol == "__truncsfbf2" || symbol == "__truncsfhf2" || symbol == "__extendhfsf2" ||
-         symbol.starts_with("tenon_product_");
+         symbol.starts_with("tenon_product_") || symbol.starts_with(kUserPrefix);
 }
 
 /// A call that a code object cannot have is a hole in our lowering: better named here than by the
@@ -168,24 +170,35 @@ llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
 
 } // namespace
 
-llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object) {
+/// Those that have all of the flags `with` and none of `without`.
+static llvm::Expected<std::vector<std::string>> symbolsOf(llvm::StringRef object, uint32_t with,
+                                                          uint32_t without) {
   llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
       llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "kernel.o"));
   if (!file) {
     return file.takeError();
   }
-  std::vector<std::string> undefined;
+  std::vector<std::string> names;
   for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
     llvm::Expected<uint32_t> flags = symbol.getFlags();
     llvm::Expected<llvm::StringRef> name = symbol.getName();
     if (!flags || !name) {
       return llvm::joinErrors(flags.takeError(), name.takeError());
     }
-    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty()) {
-      undefined.push_back(name->str());
+    if ((*flags & with) == with && (*flags & without) == 0 && !name->empty()) {
+      names.push_back(name->str());
     }
   }
-  return undefined;
+  return names;
+}
+
+llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object) {
+  return symbolsOf(object, llvm::object::SymbolRef::SF_Undefined, 0);
+}
+
+llvm::Expected<std::vector<std::string>> definedSymbols(llvm::StringRef object) {
+  return symbolsOf(object, llvm::object::SymbolRef::SF_Global,
+                   llvm::object::SymbolRef::SF_Undefined);
 }
 
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level) {

@@ -35,7 +35,9 @@ llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel l
 /// The same from LLVM IR.
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level);
 
-/// Names of the symbols that a relocatable object uses and does not have.
+/// Names of the symbols that a relocatable object uses and does not have, and of those that it gives
+/// to others.
 llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object);
+llvm::Expected<std::vector<std::string>> definedSymbols(llvm::StringRef object);
 
 } // namespace tenon::codegen::cpu

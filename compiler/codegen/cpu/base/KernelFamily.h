@@ -70,6 +70,8 @@ extern const KernelFamily kGemmPacked, kGemmLowBits, kConvGrouped, kConvWinograd
 // rows/, recurrent/, selection/, movement/
 extern const KernelFamily kScan, kHistogram, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix,
     kTopKHeap, kConcatCopy, kCollective, kResizeRows, kScatterOwned;
+// custom/
+extern const KernelFamily kUserKernel;
 // strips/
 extern const KernelFamily kTiled;
 

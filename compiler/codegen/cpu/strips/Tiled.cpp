@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/codegen/cpu/strips/Tiling.h"
 #include "compiler/dispatch/OpKinds.h"
+#include "compiler/graph/TnCustom.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -253,6 +254,9 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, Region &region, int64_t 
 constexpr std::array<int64_t, 4> kChunks = {4096, 1024, 16384, 65536};
 
 FamilyMatch matchAny(Region &region) {
+  if (firstOp<tn::CustomOp>(region.source)) {
+    return FamilyMatch::refuse("only a kernel of the user's computes it");
+  }
   return collectiveStep(region.source) ? FamilyMatch::refuse("ranks exchange what it reads")
                                        : FamilyMatch::take(AnyRegion());
 }

@@ -1,0 +1,60 @@
+// What an object file of the user's must be so that code objects can hold it.
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cpu/base/Emit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/BinaryFormat/ELF.h"
+#include "llvm/Object/ELFObjectFile.h"
+
+namespace tenon::codegen::cpu {
+
+static llvm::Triple::ArchType archOf(engine::Architecture architecture) {
+  switch (architecture) {
+  case engine::Architecture::X86_64:
+    return llvm::Triple::x86_64;
+  case engine::Architecture::AArch64:
+    return llvm::Triple::aarch64;
+  default:
+    return llvm::Triple::riscv64;
+  }
+}
+
+llvm::Error checkLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> symbols,
+                         engine::CpuLevel level) {
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "library"));
+  if (!file) {
+    llvm::consumeError(file.takeError());
+    return llvm::createStringError("it is not an ELF object file, as cc -c makes it");
+  }
+  const llvm::object::ELFObjectFileBase &elf =
+      *llvm::cast<llvm::object::ELFObjectFileBase>(file->get());
+  if (elf.getArch() != archOf(engine::rowOf(level).architecture)) {
+    return llvm::createStringError("it is for " +
+                                   llvm::Triple::getArchTypeName(elf.getArch()).str() +
+                                   ", the engine for " + std::string(engine::nameOf(level)));
+  }
+  if (elf.getEType() != llvm::ELF::ET_REL) {
+    return llvm::createStringError("it is linked already; engines take what cc -c makes");
+  }
+  llvm::Expected<std::vector<std::string>> defined = definedSymbols(object);
+  llvm::Expected<std::vector<std::string>> called = undefinedSymbols(object);
+  if (!defined || !called) {
+    return llvm::joinErrors(defined.takeError(), called.takeError());
+  }
+  for (const std::string &symbol : symbols) {
+    if (!llvm::is_contained(*defined, symbol)) {
+      return llvm::createStringError("it has no function '" + symbol +
+                                     "'; its functions are: " + llvm::join(*defined, ", "));
+    }
+  }
+  for (const std::string &name : *called) {
+    if (name != "memcpy" && name != "memset" && name != "memmove" &&
+        name != "_GLOBAL_OFFSET_TABLE_") {
+      return llvm::createStringError("it calls '" + name +
+                                     "', but the code of an engine calls no library");
+    }
+  }
+  return llvm::Error::success();
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,174 @@
+// Finds the kernels that fit a node, gives their sizes values by its inputs' dims, and types its
+// results by their shape rule.
+#include "compiler/frontend/common/CustomKernel.h"
+
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnCustom.h"
+#include "compiler/kernels/Call.h"
+#include "support/text/Text.h"
+
+using namespace mlir;
+
+namespace tenon::frontend {
+namespace {
+
+using kernels::Kernel;
+using kernels::TableEntry;
+
+/// Why a kernel does not take the node; empty if it does, as far as types and ranks say it.
+std::string misfitOf(const Kernel &kernel, const CustomNode &node) {
+  if (kernel.inputs.size() != node.inputs.size() || node.outputs > kernel.outputs.size()) {
+    return strCat("the node has ", node.inputs.size(), " inputs and ", node.outputs,
+                  " outputs, the kernel ", kernel.inputs.size(), " and ", kernel.outputs.size());
+  }
+  for (auto [port, value] : llvm::zip_equal(kernel.inputs, node.inputs)) {
+    RankedTensorType type = cast<RankedTensorType>(value.getType());
+    std::optional<DType> dtype = tn::dtypeOf(type.getElementType());
+    if (dtype != port.type) {
+      return strCat("input '", port.name, "' is ", dtype ? nameOf(*dtype) : "of another type",
+                    " in the node and ", nameOf(port.type), " in the kernel");
+    }
+    if (type.getRank() != static_cast<int64_t>(port.dims.size())) {
+      return strCat("input '", port.name, "' has ", type.getRank(), " dims in the node and ",
+                    port.dims.size(), " in the kernel");
+    }
+  }
+  return "";
+}
+
+/// Kernels that compute the same: one for each kind of device.
+SmallVector<const TableEntry *> fitting(Emitter &emitter, const kernels::KernelTable &table,
+                                        const CustomNode &node) {
+  SmallVector<const TableEntry *> found;
+  std::string misfits;
+  for (const TableEntry *entry : table.find(node.op)) {
+    std::string why = misfitOf(entry->kernel, node);
+    if (!why.empty()) {
+      misfits += strCat(misfits.empty() ? "" : "; ", entry->kernel.symbol, ": ", why);
+      continue;
+    }
+    bool isNew = llvm::none_of(found, [&](const TableEntry *other) {
+      return other->kernel.backend == entry->kernel.backend;
+    });
+    if (isNew) {
+      found.push_back(entry);
+    }
+  }
+  if (found.empty()) {
+    emitter.error(ErrorId::KernelMisfit, misfits);
+  }
+  return found;
+}
+
+/// The sizes of a kernel from the dims of the node's inputs, which must agree.
+SmallVector<AffineExpr> sizesOf(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
+  SmallVector<AffineExpr> sizes(kernel.sizes.size());
+  for (auto [port, value] : llvm::zip_equal(kernel.inputs, node.inputs)) {
+    for (auto [text, dim] : llvm::zip_equal(port.dims, tn::getDims(value.getType()))) {
+      size_t index = llvm::find(kernel.sizes, text) - kernel.sizes.begin();
+      if (index < sizes.size() && !sizes[index]) {
+        sizes[index] = dim;
+      }
+    }
+  }
+  return sizes;
+}
+
+/// Makes the dims of inputs agree with the kernel's expressions.
+void requireDims(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
+  for (auto [port, value] : llvm::zip_equal(kernel.inputs, node.inputs)) {
+    for (size_t i = 0; i < port.dims.size() && !emitter.failed(); ++i) {
+      AffineExpr dim = tn::getDims(value.getType())[i];
+      AffineExpr wanted = kernels::valueOf(kernel, port.dims[i], sizesOf(emitter, kernel, node),
+                                           value.getContext());
+      std::string what = strCat("dim ", i, " of '", port.name, "'");
+      std::optional<int64_t> known = tn::constantDim(dim),
+                             needed = wanted ? tn::constantDim(wanted) : std::nullopt;
+      if (known && needed && *known != *needed) {
+        return emitter.error(ErrorId::KernelMisfit, Twine(what) + " is " + Twine(*known) +
+                                                        ", the kernel needs " + port.dims[i] +
+                                                        " = " + Twine(*needed));
+      }
+      emitter.require(tn::ConstraintKind::equal, dim, wanted, what);
+    }
+  }
+}
+
+/// Null after a failure.
+ArrayAttr attributesOf(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
+  SmallVector<Attribute> values;
+  Builder &builder = emitter.builder();
+  for (const kernels::AttributeRule &rule : kernel.attributes) {
+    bool isInteger = rule.type == DType::I64;
+    std::optional<double> value = node.attribute(rule.name, isInteger);
+    value = value ? value : rule.otherwise;
+    if (!value && !emitter.failed()) {
+      emitter.error(ErrorId::KernelMisfit, "the node lacks the attribute '" + rule.name +
+                                               "', for which the kernel has no default");
+    }
+    if (emitter.failed()) {
+      return {};
+    }
+    if (isInteger) {
+      values.push_back(builder.getI64IntegerAttr(static_cast<int64_t>(*value)));
+    } else {
+      values.push_back(rule.type == DType::F32 ? builder.getF32FloatAttr(static_cast<float>(*value))
+                                               : builder.getF64FloatAttr(*value));
+    }
+  }
+  return builder.getArrayAttr(values);
+}
+
+} // namespace
+
+bool hasKernel(const kernels::KernelTable *kernels, std::string_view op) {
+  return kernels && !kernels->find(op).empty();
+}
+
+SmallVector<Value> emitCustom(Emitter &emitter, const kernels::KernelTable &table,
+                              const CustomNode &node) {
+  SmallVector<const TableEntry *> entries = fitting(emitter, table, node);
+  if (emitter.failed()) {
+    return {};
+  }
+  const Kernel &kernel = entries.front()->kernel;
+  requireDims(emitter, kernel, node);
+  ArrayAttr attributes = emitter.failed() ? ArrayAttr() : attributesOf(emitter, kernel, node);
+  if (emitter.failed()) {
+    return {};
+  }
+  // As they are now: equal dims may have determined symbols.
+  SmallVector<AffineExpr> sizes = sizesOf(emitter, kernel, node);
+  OpBuilder &builder = emitter.builder();
+  SmallVector<Type> types;
+  for (const kernels::Port &port : kernel.outputs) {
+    SmallVector<AffineExpr> dims;
+    for (const std::string &text : port.dims) {
+      AffineExpr dim = kernels::valueOf(kernel, text, sizes, builder.getContext());
+      if (!dim) {
+        emitter.gap("the size " + Twine(text) + " of its output '" + port.name +
+                    "' cannot be written over the sizes of the model");
+        return {};
+      }
+      dims.push_back(dim);
+    }
+    if (!emitter.requireNotNegative(dims, "dims of output '" + port.name + "'")) {
+      return {};
+    }
+    types.push_back(tn::makeTensor(dims, tn::elementType(port.type, builder.getContext())));
+  }
+  std::string reference;
+  SmallVector<StringRef> texts;
+  for (const TableEntry *entry : entries) {
+    texts.push_back(entry->kernel.json);
+    reference = reference.empty() ? entry->reference : reference;
+  }
+  OperationState state(emitter.location(), tn::CustomOp::getOperationName());
+  tn::CustomOp::build(builder, state, types, node.inputs, StringRef(node.op),
+                      builder.getStrArrayAttr(texts), tn::symbolMap(sizes, builder.getContext()),
+                      attributes, reference);
+  Operation *op = emitter.finish(state);
+  return op ? SmallVector<Value>(op->getResults()) : SmallVector<Value>();
+}
+
+} // namespace tenon::frontend

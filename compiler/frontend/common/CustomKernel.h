@@ -1,0 +1,34 @@
+// Nodes that a kernel of the user's computes: they become tn.custom, for every importer alike.
+#pragma once
+
+#include "compiler/frontend/common/Emitter.h"
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+namespace tenon::kernels {
+struct KernelTable;
+}
+
+namespace tenon::frontend {
+
+/// A node of a model whose operator has kernels.
+struct CustomNode {
+  std::string_view op; ///< "com.example::VectorAdd"
+  llvm::SmallVector<mlir::Value> inputs;
+  unsigned outputs = 1;
+  /// The value of an attribute of the node; none if the node lacks it. After `failed` of the
+  /// emitter it does not matter.
+  std::function<std::optional<double>(llvm::StringRef name, bool isInteger)> attribute;
+};
+
+/// Whether the user has kernels for an operator; `kernels` may be null.
+bool hasKernel(const kernels::KernelTable *kernels, std::string_view op);
+
+/// The results of the node, one for each of its outputs. TN0308 through the emitter where no kernel
+/// fits it, and none then.
+llvm::SmallVector<mlir::Value> emitCustom(Emitter &emitter, const kernels::KernelTable &kernels,
+                                          const CustomNode &node);
+
+} // namespace tenon::frontend

@@ -1,0 +1,467 @@
+// Checks kernels by what the engine holds: the code object, symbol and sizes of their steps.
+// Relies on the interpreter for what a reference gives.
+#include "compiler/pipeline/KernelCheck.h"
+
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cuda/custom/UserKernel.h"
+#include "compiler/dispatch/Names.h"
+#include "compiler/frontend/Frontend.h"
+#include "compiler/graph/Constraints.h"
+#include "compiler/kernels/Call.h"
+#include "compiler/pipeline/NumericCheck.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/Reports.h"
+#include "compiler/reference/Compare.h"
+#include "compiler/reference/Interpreter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "support/Shape.h"
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace mlir;
+
+namespace tenon::pipeline {
+namespace {
+
+using kernels::Kernel;
+using reference::Tensor;
+
+/// Values of symbols, one after the other, within their ranges: tails and whole vectors, and more
+/// than a grid point has.
+constexpr int64_t kSizes[][4] = {{1, 2, 1, 3}, {5, 3, 7, 2}, {64, 16, 32, 48}, {777, 65, 33, 17}};
+/// What outputs are filled with: an element that holds both fillings was not written.
+constexpr int kFillings[] = {0xA5, 0x3C};
+
+/// The text of the module that a reference model is.
+Result<std::string> referenceText(const Kernel &kernel) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  tn::WeightStore weights;
+  TENON_ASSIGN(frontend::ImportResult imported,
+               frontend::importModel(kernel.reference, {}, context, weights));
+  if (!imported.gaps.empty() || !imported.module) {
+    return gapReport(kernel.reference, imported.gaps);
+  }
+  bool hasWeights = false;
+  imported.module->walk([&](tn::WeightOp) { hasWeights = true; });
+  if (hasWeights) {
+    return Status::error(ErrorId::BadKernelDescription,
+                         strCat(kernel.reference, ": a reference has no constants of more than 64 "
+                                                  "elements"),
+                         "make the constant an input of the operator");
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << **imported.module;
+  return text;
+}
+
+/// A region whose only operation is one of the user's, and what the engine has of it.
+struct CheckedRegion {
+  tn::RegionOp region;
+  tn::CustomOp op;
+  Kernel kernel;
+  const codegen::RegionCode *code;
+  const codegen::RegionStep *step;
+  ArrayRef<AffineExpr> symbols; ///< of the region, over those of the model
+
+  std::string name() const {
+    return strCat("node '", dispatch::nameOf(region), "' (", kernel.op, ", kernel '", kernel.symbol,
+                  "')");
+  }
+};
+
+/// One call: the symbols of the model, and tensors in the order of the operation's operands.
+struct Sample {
+  SmallVector<int64_t> symbols;
+  std::vector<Tensor> inputs;
+};
+
+class KernelChecker {
+public:
+  KernelChecker(const CompileOptions &compileOptions, ModuleOp checked,
+                const CompiledRegions &regions)
+      : options(compileOptions), module(checked), compiled(regions),
+        interpreter(nullptr, {reference::Precision::Native, options.threads}) {}
+
+  /// The sentence for the record.
+  Result<std::string> check(CheckedRegion &region);
+  /// Of one call of the last check; 0 if nothing ran.
+  double seconds() const { return fastest; }
+
+private:
+  std::vector<SmallVector<int64_t>> symbolSets();
+  Result<Sample> sampleAt(CheckedRegion &region, ArrayRef<int64_t> symbols) const;
+  Result<kernels::TrialResult> run(CheckedRegion &region, const Sample &sample, int filling);
+  Result<kernels::Trial> trialOf(CheckedRegion &region, const Sample &sample, int filling) const;
+  Status checkAt(CheckedRegion &region, const Sample &sample);
+  Status compare(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &result);
+  Status checkWritten(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &one,
+                      const kernels::TrialResult &other) const;
+  /// The numbers of the operation's outputs that the region has.
+  static SmallVector<unsigned> outputsOf(CheckedRegion &region);
+
+  const CompileOptions &options;
+  ModuleOp module;
+  const CompiledRegions &compiled;
+  reference::Interpreter interpreter;
+  double fastest = 0;
+  double largest = 0; ///< difference from the reference
+};
+
+Result<reference::Sizes> dimsOf(Type type, ArrayRef<int64_t> symbols) {
+  reference::Sizes dims;
+  for (AffineExpr dim : tn::getDims(type)) {
+    std::optional<int64_t> size = tn::evaluate(dim, symbols);
+    if (!size || *size < 0) {
+      return Status::error(ErrorId::RunBadSize, "a dim has no size");
+    }
+    dims.push_back(*size);
+  }
+  return dims;
+}
+
+std::string sizesText(const Sample &sample) {
+  std::string text;
+  for (const Tensor &input : sample.inputs) {
+    text +=
+        strCat(text.empty() ? "" : ", ", formatDims({input.dims().data(), input.dims().size()}));
+  }
+  return strCat("inputs of ", text);
+}
+
+std::string position(int64_t index, ArrayRef<int64_t> dims) {
+  std::string text;
+  for (size_t i = dims.size(); i-- > 0;) {
+    text = strCat(index % dims[i], text.empty() ? "" : ", ", text);
+    index /= dims[i];
+  }
+  return strCat("[", text, "]");
+}
+
+std::vector<SmallVector<int64_t>> KernelChecker::symbolSets() {
+  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+  ArrayRef<tn::Symbol> symbols = tn::SymbolList(module).symbols();
+  std::vector<SmallVector<int64_t>> sets;
+  for (const auto &sizes : kSizes) {
+    SmallVector<int64_t> values;
+    for (auto [index, symbol] : llvm::enumerate(symbols)) {
+      values.push_back(std::clamp(sizes[index % 4], symbol.min, symbol.max));
+    }
+    if (tn::satisfyConstraints(function, values) && !llvm::is_contained(sets, values)) {
+      sets.push_back(std::move(values));
+    }
+  }
+  return sets;
+}
+
+Result<Sample> KernelChecker::sampleAt(CheckedRegion &region, ArrayRef<int64_t> symbols) const {
+  Sample sample{SmallVector<int64_t>(symbols), {}};
+  for (auto [index, input] : llvm::enumerate(region.op.getInputs())) {
+    TENON_ASSIGN(reference::Sizes dims, dimsOf(input.getType(), symbols));
+    TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, index + 1));
+    sample.inputs.push_back(std::move(tensor));
+  }
+  return sample;
+}
+
+SmallVector<unsigned> KernelChecker::outputsOf(CheckedRegion &region) {
+  SmallVector<unsigned> outputs;
+  for (Value value : region.op->getBlock()->getTerminator()->getOperands()) {
+    outputs.push_back(cast<OpResult>(value).getResultNumber());
+  }
+  return outputs;
+}
+
+Result<kernels::Trial> KernelChecker::trialOf(CheckedRegion &region, const Sample &sample,
+                                              int filling) const {
+  kernels::Trial trial;
+  trial.symbol = region.step->symbol;
+  trial.isAtStart = filling == kFillings[1];
+  trial.threads = region.step->threads;
+  SmallVector<int64_t> symbols;
+  for (AffineExpr symbol : region.symbols) {
+    symbols.push_back(tn::evaluate(symbol, sample.symbols).value_or(0));
+  }
+  auto valueOf = [&](const codegen::Program &program) {
+    return program.empty() ? 0 : engine::evaluate(program, symbols).value_or(0);
+  };
+  llvm::transform(region.step->sizes, std::back_inserter(trial.sizes), valueOf);
+  trial.grid = valueOf(region.step->grid);
+  Block &body = region.region.getBody().front();
+  unsigned inputs = body.getNumArguments();
+  SmallVector<unsigned> outputs = outputsOf(region);
+  for (uint32_t buffer : region.step->buffers) {
+    if (buffer < inputs) {
+      size_t operand = llvm::find(region.op.getInputs(), body.getArgument(buffer)) -
+                       region.op.getInputs().begin();
+      Bytes bytes = std::as_bytes(
+          std::span(sample.inputs[operand].bytes(), sample.inputs[operand].byteCount()));
+      trial.buffers.push_back({region.kernel.inputs[operand].name, false,
+                               std::vector<std::byte>(bytes.begin(), bytes.end())});
+    } else if (buffer < inputs + outputs.size()) {
+      unsigned output = outputs[buffer - inputs];
+      TENON_ASSIGN(reference::Sizes dims,
+                   dimsOf(region.op.getOutputs()[output].getType(), sample.symbols));
+      const kernels::Port &port = region.kernel.outputs[output];
+      uint64_t bytes = reference::productOf(dims) * (bitWidth(port.type) / 8);
+      trial.buffers.push_back(
+          {port.name, true, std::vector<std::byte>(bytes, static_cast<std::byte>(filling))});
+    } else { // of an output that nobody reads
+      int64_t bytes = valueOf(region.code->temporaries[buffer - inputs - outputs.size()]);
+      trial.buffers.push_back({"an output that is not read", true, std::vector<std::byte>(bytes)});
+    }
+  }
+  trial.scratchBytes = valueOf(region.step->scratch);
+  return trial;
+}
+
+/// On the best level that this machine runs; levels come in the order of their features.
+Result<kernels::TrialResult> KernelChecker::run(CheckedRegion &region, const Sample &sample,
+                                                int filling) {
+  TENON_ASSIGN(kernels::Trial trial, trialOf(region, sample, filling));
+  Status status;
+  for (size_t level = compiled.levels.size(); level-- > 0;) {
+    trial.level = compiled.levels[level].level;
+    trial.code = std::as_bytes(std::span(compiled.code[level].data(), compiled.code[level].size()));
+    Result<kernels::TrialResult> result = options.tryKernel(trial);
+    if (result) {
+      result->outputs.resize(outputsOf(region).size()); // those that are not read come last
+    }
+    if (result || result.status().id() != ErrorId::KernelUnchecked) {
+      return result;
+    }
+    status = result.takeStatus();
+  }
+  return status;
+}
+
+Status KernelChecker::compare(CheckedRegion &region, const Sample &sample,
+                              const kernels::TrialResult &result) {
+  TENON_ASSIGN(std::vector<Tensor> expected,
+               interpreter.evaluateOp(region.op, sample.inputs, sample.symbols));
+  for (auto [output, bytes] : llvm::zip_equal(outputsOf(region), result.outputs)) {
+    const kernels::Port &port = region.kernel.outputs[output];
+    const Tensor &truth = expected[output];
+    TENON_ASSIGN(Tensor actual,
+                 Tensor::copy(port.type, truth.dims(),
+                              {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    double tolerance = region.kernel.tolerance;
+    reference::Comparison comparison = reference::compareTensors(
+        truth, actual,
+        tolerance > 0 ? reference::Tolerance{.relative = tolerance, .absolute = tolerance}
+                      : reference::toleranceOf(port.type));
+    largest = std::max(largest, std::abs(comparison.largest.expected - comparison.largest.actual));
+    if (!comparison.equal()) {
+      return Status::error(ErrorId::KernelWrong,
+                           strCat("output '", port.name, "': ", comparison.text(truth.dims()),
+                                  ", with ", sizesText(sample)),
+                           "correct the kernel, its reference, or \"tolerance\" in its "
+                           "description");
+    }
+  }
+  return Status::ok();
+}
+
+Status KernelChecker::checkWritten(CheckedRegion &region, const Sample &sample,
+                                   const kernels::TrialResult &one,
+                                   const kernels::TrialResult &other) const {
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    const kernels::Port &port = region.kernel.outputs[output];
+    TENON_ASSIGN(reference::Sizes dims,
+                 dimsOf(region.op.getOutputs()[output].getType(), sample.symbols));
+    size_t width = bitWidth(port.type) / 8;
+    ArrayRef<std::byte> first = one.outputs[index], second = other.outputs[index];
+    for (size_t at = 0; at < first.size(); at += width) {
+      auto isFilling = [&](ArrayRef<std::byte> bytes, int filling) {
+        return llvm::all_of(bytes.slice(at, width),
+                            [&](std::byte byte) { return byte == std::byte(filling); });
+      };
+      std::string where = strCat("element ", position(at / width, dims), " of output '", port.name,
+                                 "', with ", sizesText(sample));
+      if (isFilling(first, kFillings[0]) && isFilling(second, kFillings[1])) {
+        return Status::error(ErrorId::KernelUnwritten, strCat("the kernel does not write ", where),
+                             "have it write each element, or correct \"grid\" in its description");
+      }
+      if (first.slice(at, width) != second.slice(at, width)) {
+        return Status::error(ErrorId::KernelWrong, strCat("two runs differ in ", where),
+                             "have the kernel write each element itself, from its inputs alone");
+      }
+    }
+  }
+  return Status::ok();
+}
+
+Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
+  std::vector<kernels::TrialResult> results;
+  for (int filling : kFillings) {
+    Result<kernels::TrialResult> result = run(region, sample, filling);
+    if (!result) {
+      const Status &status = result.status();
+      return Status::error(status.id(), strCat(status.message(), ", with ", sizesText(sample)),
+                           status.hint());
+    }
+    fastest = results.empty() ? result->seconds : std::min(fastest, result->seconds);
+    results.push_back(std::move(*result));
+  }
+  TENON_TRY(checkWritten(region, sample, results[0], results[1]));
+  return region.op.getReference().empty() ? Status::ok() : compare(region, sample, results[0]);
+}
+
+Result<std::string> KernelChecker::check(CheckedRegion &region) {
+  largest = fastest = 0;
+  bool hasReference = !region.op.getReference().empty();
+  if (!hasReference && !options.uncheckedKernels) {
+    return Status::error(ErrorId::KernelUnchecked, "it has no reference to be checked beside",
+                         "name an ONNX model under \"reference\" in its description, or take it as "
+                         "it is with --unchecked-kernels");
+  }
+  std::vector<SmallVector<int64_t>> sets = symbolSets();
+  for (ArrayRef<int64_t> symbols : sets) {
+    TENON_ASSIGN(Sample sample, sampleAt(region, symbols));
+    Status status = checkAt(region, sample);
+    // Engines for a GPU are made on machines without one, and say so.
+    bool isOfGpu = region.kernel.backend == kernels::kCuda;
+    if (status.id() == ErrorId::KernelUnchecked && (options.uncheckedKernels || isOfGpu)) {
+      if (isOfGpu && options.notice) {
+        options.notice(strCat(region.name(), " is not checked: ", status.message()));
+      }
+      return strCat("not checked: ", status.message());
+    }
+    TENON_TRY(std::move(status));
+  }
+  std::string at = strCat(sets.size(), sets.size() == 1 ? " set of sizes" : " sets of sizes");
+  return hasReference ? strCat("checked beside its reference at ", at)
+                      : strCat("run at ", at, ", results not checked (--unchecked-kernels)");
+}
+
+/// That what GPUs get of a library can be part of their code.
+Status checkForGpus(const kernels::Library &library, const CompileOptions &options) {
+  for (const target::Target &gpu : options.gpus) {
+    TENON_TRY(codegen::cuda::checkUserPtx(library, gpu));
+  }
+  return Status::ok();
+}
+
+/// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
+void note(dispatch::Records &records, size_t index, const std::string &why, double seconds) {
+  dispatch::RegionRecord &region = records.regions[index];
+  double microseconds = seconds * 1e6;
+  auto set = [&](std::vector<dispatch::CandidateRecord> &candidates) {
+    for (dispatch::CandidateRecord &candidate : candidates) {
+      if (candidate.verdict == "chosen") {
+        candidate.why = why;
+        candidate.microseconds = seconds > 0 ? microseconds : candidate.microseconds;
+      }
+    }
+  };
+  set(region.candidates);
+  for (dispatch::LevelRecord &level : region.levels) {
+    set(level.candidates);
+    level.microseconds = seconds > 0 ? microseconds : level.microseconds;
+  }
+  if (seconds > 0) {
+    records.setKernelTime(index, microseconds);
+  }
+}
+
+/// That what CPU levels get of a library can be part of their code.
+Status checkForCpu(const kernels::Library &library, const CompileOptions &options) {
+  std::vector<std::string> symbols;
+  for (const Kernel &kernel : library.kernels) {
+    if (kernel.backend == kernels::kCpu) {
+      symbols.push_back(kernel.symbol);
+    }
+  }
+  llvm::StringRef object(reinterpret_cast<const char *>(library.bytes.data()),
+                         library.bytes.size());
+  for (engine::CpuLevel level : options.levels) {
+    llvm::Error error = symbols.empty() ? llvm::Error::success()
+                                        : codegen::cpu::checkLibrary(object, symbols, level);
+    if (error) {
+      return Status::error(ErrorId::BadKernelLibrary,
+                           strCat(library.path, ": ", llvm::toString(std::move(error))),
+                           "docs/guides/kernels.md says what a library may be");
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Result<std::shared_ptr<const kernels::KernelTable>> kernelTable(const CompileOptions &options) {
+  if (options.kernelLibraries.empty()) {
+    return std::shared_ptr<const kernels::KernelTable>();
+  }
+  std::shared_ptr<kernels::KernelTable> table = std::make_shared<kernels::KernelTable>();
+  for (const std::shared_ptr<const kernels::Library> &library : options.kernelLibraries) {
+    TENON_TRY(checkForCpu(*library, options));
+    TENON_TRY(checkForGpus(*library, options));
+    for (const Kernel &kernel : library->kernels) {
+      std::string text;
+      if (!kernel.reference.empty()) {
+        TENON_ASSIGN(text, referenceText(kernel));
+      }
+      table->entries.push_back({kernel, std::move(text)});
+    }
+  }
+  return std::shared_ptr<const kernels::KernelTable>(std::move(table));
+}
+
+Status checkBackend(ModuleOp module, bool isGpu) {
+  Status status;
+  std::string_view backend = isGpu ? kernels::kCuda : kernels::kCpu;
+  module.walk([&](tn::CustomOp op) {
+    if (status && !kernels::kernelFor(op, backend)) {
+      status = Status::error(
+          ErrorId::KernelMisfit,
+          strCat("the kernels given for ", std::string_view(op.getName()), " include none for ",
+                 isGpu ? "GPUs" : "CPUs"),
+          strCat("add one whose \"backend\" is \"", backend, "\", or name another --target"));
+    }
+  });
+  return status;
+}
+
+Status checkKernels(const CompileOptions &options, ModuleOp module, const CompiledRegions &compiled,
+                    dispatch::Records &records) {
+  size_t index = 0;
+  Status status;
+  std::set<std::string> checked;
+  KernelChecker checker(options, module, compiled);
+  module.walk([&](tn::RegionOp region) {
+    size_t own = index++;
+    tn::CustomOp op = dyn_cast<tn::CustomOp>(region.getBody().front().front());
+    if (!op || !status) {
+      return;
+    }
+    const plan::LevelCode &level = compiled.levels.front();
+    const codegen::RegionCode &code = level.regions[own];
+    std::string_view backend = engine::isCudaLevel(level.level) ? kernels::kCuda : kernels::kCpu;
+    CheckedRegion each{region,
+                       op,
+                       *kernels::kernelFor(op, backend),
+                       &code,
+                       &code.steps.front(),
+                       compiled.regionSymbols[own]};
+    Result<std::string> said =
+        options.tryKernel
+            ? checker.check(each)
+            : Result<std::string>(Status::error(ErrorId::KernelUnchecked,
+                                                "kernels cannot be run by this program",
+                                                "compile with the command tenon"));
+    if (!said) {
+      status = said.takeStatus();
+      status.prefix(each.name());
+      return;
+    }
+    if (!region.getRecord()) {
+      return; // of a dumped phase
+    }
+    note(records, *region.getRecord(), strCat(each.kernel.symbol, ": ", *said), checker.seconds());
+  });
+  return status;
+}
+
+} // namespace tenon::pipeline
