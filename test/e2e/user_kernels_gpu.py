@@ -5,6 +5,7 @@ interprets PTX. The kernels are those of examples/kernels, as nvcc and Triton ma
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -83,6 +84,18 @@ class UserKernels(unittest.TestCase):
         self.assertIn("not checked: this machine has no NVIDIA GPU", done.stderr)
         self.assertIn("not checked: this machine has no NVIDIA GPU", self.reason())
         self.check_run(300)
+
+    def test_the_page_runs_as_it_stands(self):
+        page = (SOURCE / "docs/guides/kernels-gpu.md").read_text()
+        blocks = re.findall(r"^```sh\n(.*?)^```\n+(?:```text\n(.*?)^```)?", page, re.M | re.S)
+        self.assertTrue(blocks)
+        environment = {**os.environ, "PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.folder / "cache"), "LD_LIBRARY_PATH": ""}
+        for code, shown in blocks:
+            done = subprocess.run(["bash", "-ec", code], cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(0, done.returncode, done.stdout)
+            printed = [line.strip() for line in done.stdout.splitlines()]
+            for line in shown.splitlines():
+                self.assertTrue(line == "..." or line.strip() in printed, f"{line}\n{done.stdout}")
 
     def test_grids_and_blocks_of_two_dimensions(self):
         shutil.copy(SOURCE / "test/data/kernels/transpose.ptx", self.folder)
