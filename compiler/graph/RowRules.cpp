@@ -2,6 +2,7 @@
 #include "compiler/graph/RowRules.h"
 
 #include "compiler/graph/RowNumbers.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/graph/TnShard.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -247,6 +248,22 @@ Rows ofRecurrence(const KnownRows &known, RecurrenceOp layer, OpResult result) {
                 : Rows::along(result.getResultNumber() == 0 ? 1 : 0);
 }
 
+/// Of a kernel of the user's, by what its description says of one of its sizes.
+Rows ofCustom(const KnownRows &known, CustomOp op) {
+  if (!op.getRows()) {
+    return Rows::mixed(op, "is a kernel of the user's, whose description does not name \"rows\"");
+  }
+  for (auto [index, size] : llvm::enumerate(op.getSizes().getResults())) {
+    if (index != *op.getRows() && known.names(size)) {
+      return Rows::mixed(op, "has the number of rows in another size than its rows");
+    }
+  }
+  bool isFirst = llvm::all_of(op.getInputs(), [&](Value input) {
+    return known.isAbsent(input) ? !known.isFree(input.getType()) : known.of(input).isAlong(0);
+  });
+  return isFirst ? Rows::along(0) : Rows::mixed(op, "reads rows along another dim than its first");
+}
+
 } // namespace
 
 Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
@@ -283,6 +300,7 @@ Rows ruleOf(const KnownRows &known, Operation *op, OpResult result) {
                        pad.getEnds()[axis] == 0 && known.isAbsent(pad.getValue());
         return isWhole ? known.of(pad.getX()) : Rows::mixed(op, "adds or drops rows");
       })
+      .Case<CustomOp>([&](CustomOp custom) { return ofCustom(known, custom); })
       .Case<AllGatherOp>([&](AllGatherOp gather) {
         return together(known, op, gather.getX(), gather.getDim(), "puts rows of ranks together");
       })

@@ -65,7 +65,8 @@ public:
     }
     for (const Json &entry : *found) {
       if (!entry.is_string() && !entry.is_number_integer()) {
-        return refused(at(key), "holds something that is no text and no whole number");
+        return refused(at(key),
+                       "is a list of texts and whole numbers, and this one has another entry");
       }
       list.push_back(entry.is_string() ? entry.get<std::string>()
                                        : std::to_string(entry.get<int64_t>()));
@@ -258,6 +259,31 @@ private:
   std::vector<tn::Symbol> symbols;
 };
 
+/// Whether the size that `rows` names, if it names one, is the first dim of ports and nothing else.
+bool areRows(const Kernel &kernel) {
+  auto isFirst = [&](const Port &port) {
+    return !port.dims.empty() && port.dims[0] == kernel.rows;
+  };
+  auto isElsewhere = [&](const Port &port) {
+    for (size_t i = 0; i < port.dims.size(); ++i) {
+      llvm::StringRef dim = port.dims[i];
+      bool names = false;
+      while (!dim.empty()) {
+        llvm::StringRef word = dim.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
+        names = names || word == kernel.rows;
+        dim = dim.drop_front(std::max<size_t>(word.size(), 1));
+      }
+      if (names && (i > 0 || !isFirst(port))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  return kernel.rows.empty() ||
+         (llvm::any_of(kernel.inputs, isFirst) && llvm::all_of(kernel.outputs, isFirst) &&
+          llvm::none_of(kernel.inputs, isElsewhere) && llvm::none_of(kernel.outputs, isElsewhere));
+}
+
 Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   if (!entry.is_object()) {
     return refused(place, "is not an object");
@@ -293,6 +319,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
     kernel.scratchBytes = bytes->is_string() ? bytes->get<std::string>() : dumpJson(*bytes);
   }
   TENON_TRY(members.text("metadata", kernel.metadata, /*isNeeded=*/false));
+  TENON_TRY(members.text("rows", kernel.rows, /*isNeeded=*/false));
   TENON_TRY(members.text("reference", kernel.reference, /*isNeeded=*/false));
   if (const Json *tolerance = members.find("tolerance")) {
     kernel.tolerance = tolerance->is_number() ? tolerance->get<double>() : -1;
@@ -301,8 +328,14 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
     }
   }
   TENON_TRY(members.text("library", kernel.library, /*isNeeded=*/false));
+  TENON_TRY(members.text("file", kernel.file, /*isNeeded=*/false));
   TENON_TRY(members.checkRead());
   TENON_TRY(Expressions(kernel).check(members));
+  if (!areRows(kernel)) {
+    return refused(members.at("rows"), strCat("'", kernel.rows,
+                                              "' is not a size that is the first dim of an input "
+                                              "and of each output, and in no other dim"));
+  }
   return kernel;
 }
 
@@ -404,15 +437,18 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
   std::string_view backend = llvm::StringRef(path).ends_with(".ptx") ? kCuda : kCpu;
   for (const auto &[index, entry] : llvm::enumerate(*list)) {
     std::string place = strCat(description, ".kernels[", index, "]");
+    for (const char *key : {"library", "file"}) {
+      if (entry.is_object() && entry.contains(key)) {
+        return refused(strCat(place, ".", key), "is not a key that a description has");
+      }
+    }
     Json own = entry;
     TENON_TRY(addMetadata(own, path, place));
     TENON_ASSIGN(Kernel kernel, readEntry(own, place));
-    if (!kernel.library.empty()) {
-      return refused(strCat(place, ".library"), "is not a key that a description has");
-    }
     if (kernel.backend != backend) {
-      continue; // one description serves the PTX and the shared object of a kernel
+      continue; // one description serves the PTX and the object file of a kernel
     }
+    own["file"] = kernel.file = path.substr(path.rfind('/') + 1);
     own["library"] = kernel.library = library->hash;
     kernel.reference = besides(path, kernel.reference);
     kernel.json = dumpJson(own);

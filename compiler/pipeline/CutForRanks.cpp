@@ -4,6 +4,7 @@
 #include "compiler/pipeline/Compilation.h"
 
 #include "compiler/graph/EqualSums.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnShard.h"
 #include "compiler/shard/CutGraph.h"
 #include "compiler/shard/LikelyRuns.h"
@@ -106,6 +107,12 @@ Status Compilation::cutForRanks() {
                          strCat("--tp ", ranks, " --pp ", options.pipelineParallel, ": at most ",
                                 engine::kMaxPlanRanks, " ranks are possible"),
                          "name fewer");
+  }
+  bool hasOwn = false;
+  module->walk([&](tn::CustomOp) { hasOwn = true; });
+  if (hasOwn && most > 1) {
+    return Status::error(ErrorId::BadArgument, "kernels of the user's run on one rank",
+                         "leave out --tp and --pp");
   }
   if (options.tensorParallel > (keepsSums() ? 0 : 1)) {
     TENON_TRY(cutMatrices());

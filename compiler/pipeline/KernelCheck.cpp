@@ -1,16 +1,14 @@
 // Checks kernels by what the engine holds: the code object, symbol and sizes of their steps.
 // Relies on the interpreter for what a reference gives.
+//
+// One file: what the runs of a kernel must show, with what makes and names their inputs.
 #include "compiler/pipeline/KernelCheck.h"
 
-#include "compiler/codegen/cpu/CpuCodegen.h"
-#include "compiler/codegen/cuda/custom/UserKernel.h"
 #include "compiler/dispatch/Names.h"
-#include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Constraints.h"
 #include "compiler/kernels/Call.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "compiler/pipeline/Reports.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -33,29 +31,6 @@ using reference::Tensor;
 constexpr int64_t kSizes[][4] = {{1, 2, 1, 3}, {5, 3, 7, 2}, {64, 16, 32, 48}, {777, 65, 33, 17}};
 /// What outputs are filled with: an element that holds both fillings was not written.
 constexpr int kFillings[] = {0xA5, 0x3C};
-
-/// The text of the module that a reference model is.
-Result<std::string> referenceText(const Kernel &kernel) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  context.loadDialect<tn::TnDialect, func::FuncDialect>();
-  tn::WeightStore weights;
-  TENON_ASSIGN(frontend::ImportResult imported,
-               frontend::importModel(kernel.reference, {}, context, weights));
-  if (!imported.gaps.empty() || !imported.module) {
-    return gapReport(kernel.reference, imported.gaps);
-  }
-  bool hasWeights = false;
-  imported.module->walk([&](tn::WeightOp) { hasWeights = true; });
-  if (hasWeights) {
-    return Status::error(ErrorId::BadKernelDescription,
-                         strCat(kernel.reference, ": a reference has no constants of more than 64 "
-                                                  "elements"),
-                         "make the constant an input of the operator");
-  }
-  std::string text;
-  llvm::raw_string_ostream(text) << **imported.module;
-  return text;
-}
 
 /// A region whose only operation is one of the user's, and what the engine has of it.
 struct CheckedRegion {
@@ -99,6 +74,9 @@ private:
   Status compare(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &result);
   Status checkWritten(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &one,
                       const kernels::TrialResult &other) const;
+  Status checkRows(CheckedRegion &region, const Sample &sample);
+  Status checkRowsOf(CheckedRegion &region, const Sample &part, const kernels::TrialResult &whole,
+                     ArrayRef<int64_t> rows, int64_t count);
   /// The numbers of the operation's outputs that the region has.
   static SmallVector<unsigned> outputsOf(CheckedRegion &region);
 
@@ -160,7 +138,8 @@ Result<Sample> KernelChecker::sampleAt(CheckedRegion &region, ArrayRef<int64_t> 
   Sample sample{SmallVector<int64_t>(symbols), {}};
   for (auto [index, input] : llvm::enumerate(region.op.getInputs())) {
     TENON_ASSIGN(reference::Sizes dims, dimsOf(input.getType(), symbols));
-    TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, index + 1));
+    size_t first = llvm::find(region.op.getInputs(), input) - region.op.getInputs().begin();
+    TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, first + 1));
     sample.inputs.push_back(std::move(tensor));
   }
   return sample;
@@ -293,12 +272,77 @@ Status KernelChecker::checkWritten(CheckedRegion &region, const Sample &sample,
   return Status::ok();
 }
 
+/// These rows of a tensor, in this order.
+Result<Tensor> rowsOf(const Tensor &tensor, ArrayRef<int64_t> rows) {
+  SmallVector<int64_t> dims(tensor.dims());
+  size_t bytes = tensor.byteCount() / dims[0];
+  dims[0] = rows.size();
+  TENON_ASSIGN(Tensor part, Tensor::create(tensor.dtype(), dims));
+  for (auto [index, row] : llvm::enumerate(rows)) {
+    std::copy_n(tensor.bytes() + row * bytes, bytes, part.mutableBytes() + index * bytes);
+  }
+  return part;
+}
+
+/// That a run on some rows of the inputs gives these rows of the outputs, bit for bit.
+Status KernelChecker::checkRowsOf(CheckedRegion &region, const Sample &part,
+                                  const kernels::TrialResult &whole, ArrayRef<int64_t> rows,
+                                  int64_t count) {
+  Sample sample{part.symbols, {}};
+  for (auto [port, tensor] : llvm::zip_equal(region.kernel.inputs, part.inputs)) {
+    bool hasRows = !port.dims.empty() && port.dims[0] == region.kernel.rows;
+    TENON_ASSIGN(Tensor own, hasRows ? rowsOf(tensor, rows) : Result<Tensor>(tensor));
+    sample.inputs.push_back(std::move(own));
+  }
+  TENON_ASSIGN(kernels::TrialResult result, run(region, sample, kFillings[0]));
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    ArrayRef<std::byte> all = whole.outputs[index], own = result.outputs[index];
+    size_t bytes = all.size() / count;
+    for (auto [at, row] : llvm::enumerate(rows)) {
+      if (own.slice(at * bytes, bytes) != all.slice(row * bytes, bytes)) {
+        return Status::error(ErrorId::KernelWrong,
+                             strCat("row ", row, " of output '", region.kernel.outputs[output].name,
+                                    "' depends on other rows, with ", sizesText(part)),
+                             "leave \"rows\" out of its description, or correct the kernel");
+      }
+    }
+  }
+  return Status::ok();
+}
+
+/// What "rows" claims: in another order, and with fewer of them.
+Status KernelChecker::checkRows(CheckedRegion &region, const Sample &sample) {
+  if (!region.op.getRows()) {
+    return Status::ok();
+  }
+  AffineExpr size = region.op.getSizes().getResult(*region.op.getRows());
+  int64_t count = tn::evaluate(size, sample.symbols).value_or(0);
+  if (count < 2 || tn::constantDim(size)) {
+    return Status::ok(); // no batch that could meet others
+  }
+  TENON_ASSIGN(kernels::TrialResult whole, run(region, sample, kFillings[0]));
+  SmallVector<int64_t> reversed = llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, count)));
+  TENON_TRY(checkRowsOf(region, sample, whole, reversed, count));
+  AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(size);
+  if (!symbol) {
+    return Status::ok();
+  }
+  int64_t least = std::max<int64_t>(tn::SymbolList(module).symbols()[symbol.getPosition()].min, 1);
+  Sample fewer = sample;
+  fewer.symbols[symbol.getPosition()] = std::min(least, count);
+  return checkRowsOf(region, fewer, whole,
+                     llvm::to_vector(llvm::seq<int64_t>(0, std::min(least, count))), count);
+}
+
 Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
   std::vector<kernels::TrialResult> results;
   for (int filling : kFillings) {
     Result<kernels::TrialResult> result = run(region, sample, filling);
     if (!result) {
       const Status &status = result.status();
+      if (status.id() == ErrorId::KernelUnchecked) {
+        return status;
+      }
       return Status::error(status.id(), strCat(status.message(), ", with ", sizesText(sample)),
                            status.hint());
     }
@@ -306,6 +350,7 @@ Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
     results.push_back(std::move(*result));
   }
   TENON_TRY(checkWritten(region, sample, results[0], results[1]));
+  TENON_TRY(checkRows(region, sample));
   return region.op.getReference().empty() ? Status::ok() : compare(region, sample, results[0]);
 }
 
@@ -332,16 +377,10 @@ Result<std::string> KernelChecker::check(CheckedRegion &region) {
     TENON_TRY(std::move(status));
   }
   std::string at = strCat(sets.size(), sets.size() == 1 ? " set of sizes" : " sets of sizes");
-  return hasReference ? strCat("checked beside its reference at ", at)
-                      : strCat("run at ", at, ", results not checked (--unchecked-kernels)");
-}
-
-/// That what GPUs get of a library can be part of their code.
-Status checkForGpus(const kernels::Library &library, const CompileOptions &options) {
-  for (const target::Target &gpu : options.gpus) {
-    TENON_TRY(codegen::cuda::checkUserPtx(library, gpu));
-  }
-  return Status::ok();
+  return hasReference ? strCat("checked beside ", region.kernel.reference, " at ", at,
+                               "; the time is measured")
+                      : strCat("run at ", at,
+                               ", results not checked (--unchecked-kernels); the time is measured");
 }
 
 /// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
@@ -366,50 +405,9 @@ void note(dispatch::Records &records, size_t index, const std::string &why, doub
   }
 }
 
-/// That what CPU levels get of a library can be part of their code.
-Status checkForCpu(const kernels::Library &library, const CompileOptions &options) {
-  std::vector<std::string> symbols;
-  for (const Kernel &kernel : library.kernels) {
-    if (kernel.backend == kernels::kCpu) {
-      symbols.push_back(kernel.symbol);
-    }
-  }
-  llvm::StringRef object(reinterpret_cast<const char *>(library.bytes.data()),
-                         library.bytes.size());
-  for (engine::CpuLevel level : options.levels) {
-    llvm::Error error = symbols.empty() ? llvm::Error::success()
-                                        : codegen::cpu::checkLibrary(object, symbols, level);
-    if (error) {
-      return Status::error(ErrorId::BadKernelLibrary,
-                           strCat(library.path, ": ", llvm::toString(std::move(error))),
-                           "docs/guides/kernels.md says what a library may be");
-    }
-  }
-  return Status::ok();
-}
-
 } // namespace
 
-Result<std::shared_ptr<const kernels::KernelTable>> kernelTable(const CompileOptions &options) {
-  if (options.kernelLibraries.empty()) {
-    return std::shared_ptr<const kernels::KernelTable>();
-  }
-  std::shared_ptr<kernels::KernelTable> table = std::make_shared<kernels::KernelTable>();
-  for (const std::shared_ptr<const kernels::Library> &library : options.kernelLibraries) {
-    TENON_TRY(checkForCpu(*library, options));
-    TENON_TRY(checkForGpus(*library, options));
-    for (const Kernel &kernel : library->kernels) {
-      std::string text;
-      if (!kernel.reference.empty()) {
-        TENON_ASSIGN(text, referenceText(kernel));
-      }
-      table->entries.push_back({kernel, std::move(text)});
-    }
-  }
-  return std::shared_ptr<const kernels::KernelTable>(std::move(table));
-}
-
-Status checkBackend(ModuleOp module, bool isGpu) {
+Status checkBackend(const CompileOptions &options, ModuleOp module, bool isGpu) {
   Status status;
   std::string_view backend = isGpu ? kernels::kCuda : kernels::kCpu;
   module.walk([&](tn::CustomOp op) {
@@ -419,6 +417,12 @@ Status checkBackend(ModuleOp module, bool isGpu) {
           strCat("the kernels given for ", std::string_view(op.getName()), " include none for ",
                  isGpu ? "GPUs" : "CPUs"),
           strCat("add one whose \"backend\" is \"", backend, "\", or name another --target"));
+    }
+    if (status && options.guard) {
+      status = Status::error(ErrorId::BadArgument,
+                             strCat("--guard cannot check the accesses of the kernel for ",
+                                    std::string_view(op.getName())),
+                             "leave out --guard: kernels of the user's are checked by guard pages");
     }
   });
   return status;
@@ -459,7 +463,8 @@ Status checkKernels(const CompileOptions &options, ModuleOp module, const Compil
     if (!region.getRecord()) {
       return; // of a dumped phase
     }
-    note(records, *region.getRecord(), strCat(each.kernel.symbol, ": ", *said), checker.seconds());
+    note(records, *region.getRecord(),
+         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), checker.seconds());
   });
   return status;
 }

@@ -1,21 +1,14 @@
-// Kernels of the user's: what the importers get of them, and the check of each as it is in the
-// engine, beside its reference.
+// The check of the user's kernels as they are in the engine, beside their references.
 #pragma once
 
 #include "compiler/api/CompileOptions.h"
 #include "compiler/dispatch/Records.h"
-#include "compiler/kernels/Library.h"
 #include "compiler/pipeline/CodegenPhase.h"
-
-#include <memory>
 
 namespace tenon::pipeline {
 
-/// The kernels of all libraries, with their references imported; null for no library.
-Result<std::shared_ptr<const kernels::KernelTable>> kernelTable(const CompileOptions &options);
-
-/// Error where an operation of the user's has no kernel for a device.
-Status checkBackend(mlir::ModuleOp module, bool isGpu);
+/// Error where an operation of the user's has no kernel for a device, or the options exclude it.
+Status checkBackend(const CompileOptions &options, mlir::ModuleOp module, bool isGpu);
 
 /// Runs the kernels of a compiled module by options.tryKernel: at several sizes, on guarded buffers,
 /// with outputs filled beforehand, twice. TN0309, TN0409 to TN0412. What was checked and measured

@@ -18,6 +18,7 @@
 #include "compiler/opt/Float8Products.h"
 #include "compiler/opt/precision/Observe.h"
 #include "compiler/pipeline/KernelCheck.h"
+#include "compiler/pipeline/KernelTable.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
@@ -72,7 +73,7 @@ Status Compilation::importModel() {
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pages);
-  TENON_ASSIGN(importOptions.kernels, kernelTable(options));
+  TENON_ASSIGN(importOptions.kernels, kernelTable(options.kernelLibraries, options.levels, options.gpus));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
@@ -221,7 +222,7 @@ Status Compilation::dispatch() {
       TENON_TRY(numbers->start(*module));
     }
     group.module = module->clone();
-    TENON_TRY(checkBackend(*group.module, group.profile.isGpu()));
+    TENON_TRY(checkBackend(options, *group.module, group.profile.isGpu()));
     group.precision = precision;
     bool isGpu = group.profile.isGpu();
     auto optimizeFor = isGpu ? opt::optimizeForGpu : opt::optimizeForCpu;

@@ -71,7 +71,8 @@ typedef struct tenon_compile_options {
   double
       max_weights; /* limit of a device's weights, as a multiple of the model's; 0 for no limit */
   int32_t strict; /* not 0: TN0305 if a node accepts fewer sizes than the model or shapes declare */
-  const char *const *kernel_libraries; /* paths of the caller's own kernels (docs/guides/kernels.md) */
+  const char *const
+      *kernel_libraries;     /* paths of the caller's own kernels (docs/guides/kernels.md) */
   int32_t unchecked_kernels; /* not 0: also kernels without a reference, or for other machines */
 } tenon_compile_options;
 

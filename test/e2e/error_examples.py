@@ -169,6 +169,34 @@ def files(engine):
     }
 
 
+# Functions of one signature, each in a library of its own: right, and wrong in one way each.
+KERNELS = {
+    "add": "for (long i = 0; i < n; ++i) c[i] = a[i] + b[i];", "wrong": "for (long i = 0; i < n; ++i) c[i] = a[i] - b[i];",
+    "outside": "for (long i = 0; i <= n; ++i) c[i] = a[i] + b[i];", "partial": "for (long i = 1; i < n; ++i) c[i] = a[i] + b[i];",
+    "crash": "*(volatile long *)8 = n;", "bare": "for (long i = 0; i < n; ++i) c[i] = a[i] + b[i];",
+    "misspelt": "c[0] = a[0] + b[0];", "lacks": "c[0] = a[0] + b[0];",
+}
+
+
+def kernel_files(folder):
+    """NAME.o and NAME.json of each, a model of one node that they compute, own.onnx, and their reference."""
+    for name, body in KERNELS.items():
+        (folder / f"{name}.c").write_text(f"void {name}(const float *a, const float *b, float *c, long n) {{ {body} }}\n")
+        subprocess.run(["clang-22", "-O1", "-fPIC", "-c", f"{name}.c"], check=True, cwd=folder)
+        entry = {"operator": "com.example::VectorAdd", "backend": "cpu", "symbol": "vector_add" if name == "lacks" else name,
+                 "inputs": [{"name": each, "type": "f32", "shape": ["n"]} for each in "ab"], "outputs": [{"name": "c", "type": "f32", "shape": ["n"]}],
+                 "arguments": ["a", "b", "c", "m" if name == "misspelt" else "n"], "reference": "add.onnx"}
+        if name == "bare":
+            del entry["reference"]
+        (folder / f"{name}.json").write_text(json.dumps({"schema": "tenon.kernels/1", "kernels": [entry]}))
+    ports = {"inputs": [value("a", ["n"]), value("b", ["n"])], "outputs": [value("c", ["n"])]}
+    (folder / "add.onnx").write_bytes(build(node("Add", ["a", "b"], ["c"]), **ports))
+    for name, dims in (("own", [4]), ("square", [2, 2])):
+        (folder / f"{name}.onnx").write_bytes(build(helper.make_node("VectorAdd", ["x", "z"], ["y"], name="mine", domain="com.example"),
+                                                    inputs=[value("x", dims), value("z", dims)], outputs=[value("y", dims)],
+                                                    change=lambda model: model.opset_import.add(domain="com.example", version=1)))
+
+
 # Of each error the command that provokes it, in the folder of these files.
 EXAMPLES = {
     "TN0101": "tenon run resnet.tenon",
@@ -208,6 +236,10 @@ EXAMPLES = {
     "TN0301": "tenon check strings.onnx", "TN0302": "tenon check cnn.onnx --target cuda:sm_75",
     "TN0305": "tenon compile sum.onnx -o o.tenon --strict",
     "TN0304": "tenon compile cnn.onnx --plugin ./notes.txt", "TN0406": "tenon compile cnn.onnx -o o.tenon --plugin ./misspells.so",
+    "TN0306": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library misspelt.o", "TN0307": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library lacks.o",
+    "TN0308": "tenon compile square.onnx -o o.tenon --target cpu:avx2 --kernel-library add.o", "TN0309": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library bare.o",
+    "TN0409": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library wrong.o", "TN0410": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library outside.o",
+    "TN0411": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library partial.o", "TN0412": "tenon compile own.onnx -o o.tenon --target cpu:avx2 --kernel-library crash.o",
     "TN0404": "tenon compile phase.mlir -o o.tenon",
     "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",
     "TN0242": "tenon check weight.pt2", "TN0243": "tenon check cut.gguf", "TN0244": "tenon check old.gguf",
@@ -267,6 +299,7 @@ class Runs:
             sparse.truncate(1 << 31)
         subprocess.run(["clang++-22", "-std=c++20", "-shared", "-fPIC", f"-I{SOURCE / 'include'}", SOURCE / "test/e2e/misspells.cpp",
                         "-o", self.folder / "misspells.so"], check=True)
+        kernel_files(self.folder)
         (self.folder / "ptxas").write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'release 1.2, V1.2.3' && exit\n"
                                            "echo 'ptxas fatal: wrong target'; exit 1\n")
         (self.folder / "ptxas").chmod(0o755)

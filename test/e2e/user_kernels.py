@@ -78,7 +78,7 @@ class UserKernels(ToolTest):
     def test_a_kernel_computes_its_node(self):
         engine = self.compile(self.library("add"))
         self.check_run(engine, 100)
-        self.assertRegex(self.kernels(engine), r"chosen +\S+ us  user_kernel: vector_add: checked beside its reference at 1 set of sizes")
+        self.assertRegex(self.kernels(engine), r"chosen +\S+ us  user_kernel: vector_add of add.o, checked beside reference.onnx at 1 set of sizes; the time is measured")
 
     def test_sizes_may_be_free_and_the_grid_shared(self):
         loop = LOOP.replace("int64_t i = 0; i < n", "int64_t i = begin * 16; i < (end * 16 < n ? end * 16 : n)")
@@ -111,6 +111,27 @@ class UserKernels(ToolTest):
             out = np.load(self.folder / "out.npz")
             np.testing.assert_array_equal(out["p"], x[:, :3])
             np.testing.assert_array_equal(out["q"], x[:, 3:])
+
+    def test_rows_meet_unless_the_description_says_otherwise(self):
+        reduced = [helper.make_node("ReduceMax", ["x", "last"], ["y"], keepdims=1)]
+        last = helper.make_tensor("last", TensorProto.INT64, [1], [1])
+        ports = [port("x", ["n", 5])], [port("y", ["n", 1])]
+        reference = model(reduced, *ports)
+        reference.graph.initializer.append(last)
+        onnx.save(reference, self.folder / "largest.onnx")
+        node = helper.make_node("Largest", ["x"], ["y"], name="mine", domain="com.example")
+        onnx.save(model([node], *ports, ("", "com.example")), self.folder / "rows.onnx")
+        body = "for (int64_t i = 0; i < n; ++i) { float m = x[i * k]; for (int64_t j = 1; j < k; ++j) m = x[i * k + j] > m ? x[i * k + j] : m; y[i] = m; }"
+        changes = {"operator": "com.example::Largest", "inputs": [{"name": "x", "type": "f32", "shape": ["n", "k"]}],
+                   "outputs": [{"name": "y", "type": "f32", "shape": ["n", 1]}], "attributes": None, "arguments": ["x", "y", "n", "k"],
+                   "reference": "largest.onnx", "parameters": "const float *x, float *y, int64_t n, int64_t k"}
+        engine = self.compile(self.library("meets", body, **changes), "rows")
+        self.assertIn("kernel of the user's, whose description does not name", self.succeed("inspect", engine).stdout)
+        engine = self.compile(self.library("apart", body, rows="n", **changes), "rows")
+        self.assertIn("rows    y: independent", self.succeed("inspect", engine).stdout)
+        claims = self.library("claims", body + " for (int64_t i = 1; i < n; ++i) y[i] += 1e-7f * y[0];", rows="n", **changes)
+        self.assertRegex(self.refused(1, "TN0409", claims, of="rows"), "row [0-9]+ of output 'y' depends on other rows")
+        self.assertIn("'k' is not a size that is the first dim", self.refused(5, "TN0306", self.library("claims", body, rows="k", **changes), of="rows"))
 
     #--- What the check of kernels finds ---#
 
@@ -155,6 +176,8 @@ class UserKernels(ToolTest):
         self.assertIn("it has no function 'missing'; its functions are: vector_add", self.refused(3, "TN0307", self.library("lacks", symbol="missing")))
         calls = "float expf(float);"
         self.assertIn("it calls 'expf'", self.refused(3, "TN0307", self.library("calls", LOOP.replace("a[i]", "expf(a[i])"), before=calls)))
+        first, second = (self.library(name, operator=f"com.example::{name}") for name in ("first", "second"))
+        self.assertIn("second.o: 'vector_add' is defined in first.o too", self.refused(3, "TN0307", first, "--kernel-library", second, "--target", "cpu:avx2"))
         (self.folder / "lacks.o").write_text("no object")
         self.assertIn("lacks.o: it is not an ELF object file", self.refused(3, "TN0307", "lacks.o"))
         for change, what in (({"symbol": None}, "bad.json.kernels[0].symbol: is missing"), ({"colour": "blue"}, "bad.json.kernels[0].colour: is not a key"),
@@ -171,6 +194,30 @@ class UserKernels(ToolTest):
 
     def test_a_node_without_kernel_is_told_of_them(self):
         self.assertIn("give a kernel for it (--kernel-library)", self.call("check", "fixed.onnx").stdout)
+        library = self.library("add")
+        checked = self.json("check", "fixed.onnx", "--kernel-library", library)
+        self.assertEqual([{"operator": "com.example::VectorAdd", "backend": "cpu", "symbol": "vector_add", "library": "add.o"}], checked["kernels"])
+        self.assertIn("com.example::VectorAdd on cpu: the kernel vector_add of add.o", self.succeed("check", "fixed.onnx", "--kernel-library", library).stdout)
+
+    def test_the_reference_stands_for_the_kernel_in_comparisons(self):
+        library = self.library("add")
+        self.compile(library)
+        self.assertIn("within the tolerance", self.succeed("compare", "fixed.tenon", "fixed.onnx", "--kernel-library", library).stdout)
+        found = self.call("debug", "bisect", "fixed.onnx", "--kernel-library", library, "--target", "cpu:avx2")
+        self.assertIn("compiled and in the reference it gives the same results", found.stdout)
+
+    def test_other_precisions_keep_the_types_of_the_description(self):
+        library = self.library("add")
+        engine = self.compile(library, "fixed", "--precision", "bf16")
+        self.assertIn("own-kernel", self.succeed("explain", "precision", engine, "mine").stdout)
+        self.succeed("compare", engine, "fixed.onnx", "--kernel-library", library, "--atol", "0.01")
+        self.compile(library, "free", "--verify")
+
+    def test_boards_and_ranks_have_no_kernels_of_the_users(self):
+        library = self.library("add")
+        self.assertIn("--kernel-library is for engines", self.refused(2, "TN0105", library, "--target", "c"))
+        self.assertIn("--guard cannot check", self.refused(2, "TN0105", library, "--guard"))
+        self.assertIn("kernels of the user's run on one rank", self.refused(2, "TN0105", library, "--tp", "2"))
 
 
 if __name__ == "__main__":

@@ -104,8 +104,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   request.extraOutputs = listOf(options.taps);
   request.kernels = listOf(options.kernels);
   request.plugins = listOf(options.plugins);
-  request.kernelLibraries = listOf(options.kernel_libraries);
-  request.options.uncheckedKernels = options.unchecked_kernels != 0;
+  request.ownKernels = {listOf(options.kernel_libraries), options.unchecked_kernels != 0};
   request.options.disabledFamilies = listOf(options.disabled_families);
   request.options.verify = options.verify != 0;
   request.options.strict = options.strict != 0;

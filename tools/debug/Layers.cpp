@@ -175,7 +175,7 @@ Result<Comparer::Values> Comparer::valuesOf(const Side &side) {
   }
   ReferenceModel referenceModel;
   TENON_TRY(referenceModel.importFile(side.path, trial.compile.extraOutputs, trial.inputs,
-                                      pipeline::pagesOf(trial.compile)));
+                                      trial.compile));
   TENON_ASSIGN(Tensors results, referenceModel.evaluate());
   Values values;
   for (auto [name, tensor] : llvm::zip_equal(referenceModel.names(), results)) {

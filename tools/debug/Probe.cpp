@@ -107,7 +107,7 @@ Status Watch::afterPass(std::string_view pass, ModuleOp module, tn::WeightStore 
 
 Sighting Watch::run() {
   Status imported = referenceModel.importFile(trial.compile.model, trial.compile.extraOutputs,
-                                              trial.inputs, pipeline::pagesOf(trial.compile));
+                                              trial.inputs, trial.compile);
   if (imported) {
     expected = referenceModel.evaluate();
   }

@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/KernelTable.h"
 #include "compiler/reference/Compare.h"
 #include "support/text/Text.h"
 #include "tools/debug/Noise.h"
@@ -46,11 +47,15 @@ Status ReferenceModel::import(Import read, const std::vector<NamedTensor> &given
 
 Status ReferenceModel::importFile(const std::string &path,
                                   const std::vector<std::string> &extraOutputs,
-                                  const std::vector<NamedTensor> &given, uint64_t pages) {
+                                  const std::vector<NamedTensor> &given,
+                                  const pipeline::CompileOptions &compile) {
+  TENON_ASSIGN(std::shared_ptr<const kernels::KernelTable> own,
+               pipeline::kernelTable(compile.kernelLibraries, {}));
   return import(
       [&](frontend::ImportOptions options, MLIRContext &into, tn::WeightStore &weights) {
         options.extraOutputs = extraOutputs;
-        options.pages = static_cast<int64_t>(pages);
+        options.pages = static_cast<int64_t>(pipeline::pagesOf(compile));
+        options.kernels = own;
         return frontend::importModel(path, options, into, weights);
       },
       given);

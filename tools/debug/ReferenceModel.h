@@ -2,6 +2,7 @@
 // given inputs as constants, and what rounding may do to it. Relies on Noise for the latter.
 #pragma once
 
+#include "compiler/api/CompileOptions.h"
 #include "compiler/frontend/common/Import.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/MLIRContext.h"
@@ -45,10 +46,10 @@ public:
       const frontend::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
   /// TN0301 with the first gap if the model has gaps, TN0105 if an input is missing.
   Status import(Import read, const std::vector<NamedTensor> &given);
-  /// A file, with `extraOutputs` as outputs too, and a language model over `pages`; see
-  /// frontend::ImportOptions.
+  /// A file, with `extraOutputs` as outputs too, as it is imported for such a compilation: a
+  /// language model over its pages, nodes by kernels of the user's.
   Status importFile(const std::string &path, const std::vector<std::string> &extraOutputs,
-                    const std::vector<NamedTensor> &given, uint64_t pages);
+                    const std::vector<NamedTensor> &given, const pipeline::CompileOptions &compile);
 
   /// Of the function's arguments, in their order.
   const Tensors &arguments() const { return inputs; }

@@ -75,7 +75,7 @@ Outcome evaluateTrial(const Trial &trial) {
   Status imported;
   std::optional<std::string> crash = pipeline::crashOf([&] {
     imported = referenceModel.importFile(trial.compile.model, trial.compile.extraOutputs,
-                                         trial.inputs, pipeline::pagesOf(trial.compile));
+                                         trial.inputs, trial.compile);
   });
   if (crash) {
     return {.kind = Outcome::Kind::Fault, .id = ErrorId::CompilerFault, .text = *crash};

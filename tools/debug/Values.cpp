@@ -67,8 +67,7 @@ Result<Recording> recordValues(const Trial &trial) {
   Recording recording;
   TENON_TRY(recordDims(trial, recording));
   ReferenceModel referenceModel;
-  TENON_TRY(referenceModel.importFile(trial.compile.model, {"*"}, trial.inputs,
-                                      pipeline::pagesOf(trial.compile)));
+  TENON_TRY(referenceModel.importFile(trial.compile.model, {"*"}, trial.inputs, trial.compile));
   func::FuncOp function = referenceModel.function();
   std::map<std::string, reference::Tensor> tensors;
   std::map<std::string, bool> known;

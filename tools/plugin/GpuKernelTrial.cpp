@@ -21,10 +21,10 @@ namespace {
 
 namespace cuda = runtime::cuda;
 
-/// Before and behind each buffer. As floats of any width they are NaN, so that what is read there
-/// shows.
+/// Bytes before and behind each buffer. As floats of any width they are NaN in one run and large in
+/// the other, so that what is read there shows, and what is computed from it differs.
 constexpr uint64_t kGuard = 64 * 1024;
-constexpr std::byte kGuardByte{0xFF};
+constexpr std::byte kNanByte{0xFF}, kLargeByte{0x7B};
 constexpr std::chrono::seconds kPatience{20};
 constexpr int kTimedStarts = 5;
 constexpr int kNotReady = 600;
@@ -47,7 +47,8 @@ class GpuTrial {
 public:
   GpuTrial(std::shared_ptr<const cuda::CudaDevice> gpu, const kernels::Trial &wanted)
       : device(std::move(gpu)), driver(device->driver()), trial(wanted), scope(*device),
-        stream(device), start(device), end(device), staging(device, cuda::MemoryKind::Pinned) {}
+        guard(wanted.isAtStart ? kLargeByte : kNanByte), stream(device), start(device),
+        end(device), staging(device, cuda::MemoryKind::Pinned) {}
 
   Result<kernels::TrialResult> run();
   /// Whether a kernel is still running: nothing of the trial may be given back then.
@@ -66,6 +67,7 @@ private:
   const cuda::CudaDriver &driver;
   const kernels::Trial &trial;
   cuda::ContextScope scope;
+  std::byte guard;
   cuda::CudaStream stream;
   cuda::CudaEvent start, end;
   cuda::CudaBuffer staging;
@@ -98,7 +100,7 @@ Status GpuTrial::place(const kernels::TrialBuffer &buffer) {
   memory.push_back(std::make_unique<cuda::CudaBuffer>(device, cuda::MemoryKind::Device));
   TENON_TRY(memory.back()->reserve(bytes, "the check of a kernel"));
   TENON_TRY(staging.reserve(bytes, "the check of a kernel"));
-  std::fill_n(staging.data(), bytes, kGuardByte);
+  std::fill_n(staging.data(), bytes, guard);
   std::ranges::copy(buffer.bytes, staging.data() + kGuard);
   TENON_TRY(driver.check(driver.memcpyHtoDAsync(memory.back()->pointer(), staging.data(), bytes,
                                                 stream.handle()),
@@ -179,7 +181,7 @@ std::optional<std::string> GpuTrial::damageOf(size_t index,
     if (isInside && !buffer.isWritten && around[at] != buffer.bytes[at - kGuard]) {
       return strCat("byte ", at - kGuard, " of '", buffer.name, "', which it must not write");
     }
-    if (!isInside && around[at] != kGuardByte) {
+    if (!isInside && around[at] != guard) {
       return at < kGuard ? strCat(kGuard - at, " bytes before the start of '", buffer.name, "'")
                          : strCat(at - kGuard - size, " bytes behind the end of '", buffer.name,
                                   "'");

@@ -88,15 +88,14 @@ llvm::Expected<std::vector<std::string>> supportOf(llvm::ArrayRef<llvm::StringRe
 /// One of these objects.
 llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRef name);
 
-/// Whether engines for a level can hold an object file of the user's, which is to have `symbols`.
-llvm::Error checkLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> symbols,
-                         engine::CpuLevel level);
-
-/// What the name of a function of the user's begins with in the code that calls it.
-inline constexpr llvm::StringLiteral kUserPrefix = "user.";
+/// The functions of an object file of the user's; an error says why engines for a level cannot hold
+/// it, or that it lacks one of `symbols`.
+llvm::Expected<std::vector<std::string>>
+functionsOf(llvm::StringRef object, llvm::ArrayRef<std::string> symbols, engine::CpuLevel level);
 
 /// Links objects into a shared object that exports `symbols` and imports nothing. Of `libraries`,
-/// relocatables of the user's, it gets those that define what the objects call by kUserPrefix.
+/// relocatables of the user's, it gets those that define what the objects call by kUserPrefix
+/// (base/Emit.h).
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                      llvm::ArrayRef<llvm::StringRef> symbols,
                                      llvm::ArrayRef<llvm::StringRef> libraries = {});

@@ -18,8 +18,8 @@ static llvm::Triple::ArchType archOf(engine::Architecture architecture) {
   }
 }
 
-llvm::Error checkLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> symbols,
-                         engine::CpuLevel level) {
+llvm::Expected<std::vector<std::string>>
+functionsOf(llvm::StringRef object, llvm::ArrayRef<std::string> symbols, engine::CpuLevel level) {
   llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
       llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "library"));
   if (!file) {
@@ -47,14 +47,22 @@ llvm::Error checkLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> sym
                                      "'; its functions are: " + llvm::join(*defined, ", "));
     }
   }
+  auto isOurs = [](llvm::StringRef name) {
+    return name == "memcpy" || name == "memset" || name == "memmove";
+  };
   for (const std::string &name : *called) {
-    if (name != "memcpy" && name != "memset" && name != "memmove" &&
-        name != "_GLOBAL_OFFSET_TABLE_") {
+    if (!isOurs(name) && name != "_GLOBAL_OFFSET_TABLE_") {
       return llvm::createStringError("it calls '" + name +
                                      "', but the code of an engine calls no library");
     }
   }
-  return llvm::Error::success();
+  for (const std::string &name : *defined) {
+    if (isOurs(name)) {
+      return llvm::createStringError("it defines '" + name +
+                                     "', which the code of an engine has already");
+    }
+  }
+  return std::move(*defined);
 }
 
 } // namespace tenon::codegen::cpu

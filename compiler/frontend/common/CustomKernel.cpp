@@ -163,10 +163,16 @@ SmallVector<Value> emitCustom(Emitter &emitter, const kernels::KernelTable &tabl
     texts.push_back(entry->kernel.json);
     reference = reference.empty() ? entry->reference : reference;
   }
+  // Only if all devices' kernels keep them apart.
+  bool hasRows = llvm::all_of(
+      entries, [&](const TableEntry *entry) { return entry->kernel.rows == kernel.rows; });
+  size_t rows = llvm::find(kernel.sizes, kernel.rows) - kernel.sizes.begin();
+  IntegerAttr rowsAttr =
+      hasRows && rows < kernel.sizes.size() ? builder.getI64IntegerAttr(rows) : IntegerAttr();
   OperationState state(emitter.location(), tn::CustomOp::getOperationName());
   tn::CustomOp::build(builder, state, types, node.inputs, StringRef(node.op),
                       builder.getStrArrayAttr(texts), tn::symbolMap(sizes, builder.getContext()),
-                      attributes, reference);
+                      attributes, StringRef(reference), rowsAttr);
   Operation *op = emitter.finish(state);
   return op ? SmallVector<Value>(op->getResults()) : SmallVector<Value>();
 }

@@ -4,6 +4,7 @@
 #include "compiler/opt/precision/ConvertPrecisionRules.h"
 
 #include "compiler/graph/NarrowFloats.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -204,6 +205,7 @@ const PrecisionRule *PrecisionRules::ownRule(Operation *op) const {
       .Case<tn::SinOp, tn::CosOp, tn::TanOp>([](Operation *) { return &kFeedsAngle; })
       .Case<tn::LogOp>([](Operation *) { return &kFeedsLog; })
       .Case<tn::SampleOp>([](Operation *) { return &kDraws; })
+      .Case<tn::CustomOp>([](Operation *) { return &kOwnKernel; })
       .Case<tn::CastOp>([&](tn::CastOp cast) { return ruleOfCast(cast); })
       .Case<tn::IotaOp>([](Operation *) { return &kCounts; })
       .Case<tn::ReduceOp>([&](tn::ReduceOp reduce) { return ruleOfReduce(reduce); })

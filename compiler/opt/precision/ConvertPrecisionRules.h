@@ -45,6 +45,8 @@ inline constexpr PrecisionRule kFeedsQuantization = {
     "feeds-quantization", "it leads to quantization, where rounding would give another number"};
 inline constexpr PrecisionRule kDraws = {
     "draws", "it draws from the logits that the model gives out, which are f32"};
+inline constexpr PrecisionRule kOwnKernel = {
+    "own-kernel", "a kernel of the user's computes it, in the types that its description states"};
 inline constexpr PrecisionRule kFollows = {
     "reads-wider", "it reads a value that stays in f32 for its range or its exactness"};
 /// For the list of what is clamped.

@@ -142,6 +142,7 @@ Result<LayerReport> compareModels(const CompareModelsRequest &request, TaskListe
   TENON_ASSIGN(sides.b, parseSide(request.b));
   TENON_ASSIGN(sides.base.compile.shapes, parseShapeArguments(request.inputs.shapes));
   TENON_TRY(applyTarget(request.target, sides.base.compile, listener.notice()));
+  TENON_TRY(applyKernels(request.kernels, sides.base.compile));
   TENON_TRY(takeInputs(request.inputs, sides));
   sides.base.seed = request.inputs.seed;
   for (const std::string &text : request.map) {

@@ -4,6 +4,7 @@
 
 #include "support/json/Json.h"
 #include "tools/debug/Layers.h"
+#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/task/TaskListener.h"
@@ -20,6 +21,7 @@ struct CompareModelsRequest {
   std::string a, b;
   bool wantsLayers = false; ///< inner values too
   InputFlags inputs;
+  KernelFlags kernels;
   TargetFlags target;                       ///< of models that are compiled
   std::optional<double> relative, absolute; ///< tolerances; without them those of the element type
   std::vector<std::string> map;             ///< NAME_IN_A=NAME_IN_B: the same value under two names

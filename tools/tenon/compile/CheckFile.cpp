@@ -2,6 +2,7 @@
 
 #include "tools/tenon/compile/CheckFile.h"
 
+#include "compiler/kernels/Library.h"
 #include "compiler/pipeline/CompileToC.h"
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
@@ -27,6 +28,28 @@
 
 namespace tenon::tool {
 namespace {
+
+using Libraries = std::vector<std::shared_ptr<const kernels::Library>>;
+
+/// The operators of the model that kernels of the user's compute.
+void addKernels(const ModelInfo &info, const Libraries &libraries, CheckReport &report) {
+  report.json["kernels"] = Json::array();
+  for (const std::shared_ptr<const kernels::Library> &library : libraries) {
+    for (const kernels::Kernel &kernel : library->kernels) {
+      bool isUsed = std::ranges::any_of(
+          info.nodes, [&](const ModelNode &node) { return node.op == kernel.op; });
+      if (isUsed) {
+        report.json["kernels"].push_back({{"operator", kernel.op},
+                                          {"backend", kernel.backend},
+                                          {"symbol", kernel.symbol},
+                                          {"library", library->path}});
+        report.text +=
+            fmt::format("\n{} on {}: the kernel {} of {}", view::visible(kernel.op), kernel.backend,
+                        view::visible(kernel.symbol), view::visible(library->path));
+      }
+    }
+  }
+}
 
 Json describeGap(const ModelGap &gap) {
   return {{"op", gap.op},     {"domain", gap.domain}, {"opset", gap.opset},
@@ -60,13 +83,15 @@ std::string flagsForShapes(const ModelInfo &info) {
 }
 
 /// What compiling for the targets finds before it makes code.
-Result<pipeline::CompileSummary> firstPhases(const CheckRequest &request, const Targets &targets) {
+Result<pipeline::CompileSummary> firstPhases(const CheckRequest &request, const Targets &targets,
+                                             const Libraries &libraries) {
   pipeline::CompileOptions options;
   options.model = request.path;
   TENON_ASSIGN(options.shapes, parseShapeArguments(request.shapes));
   options.levels = targets.levels;
   options.cpu = targets.cpu;
   options.gpus = targets.gpus;
+  options.kernelLibraries = libraries;
   options.stopAfter = pipeline::Phase::Dispatch;
   return compileModel(options);
 }
@@ -155,7 +180,10 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
   TENON_ASSIGN(std::optional<pipeline::BoardTarget> board, boardTarget(request.targets));
   TENON_TRY(checkBoardFlags(request.board, board.has_value()));
   TENON_ASSIGN(Targets targets, board ? Result<Targets>(Targets()) : parseTargets(request.targets));
-  TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes));
+  pipeline::CompileOptions own;
+  TENON_TRY(applyKernels(request.ownKernels, own));
+  const Libraries &libraries = own.kernelLibraries;
+  TENON_ASSIGN(ModelInfo info, importModel(request.path, shapes, /*withRanges=*/false, libraries));
   std::string target = fmt::format("{}", fmt::join(request.targets, ","));
   CheckReport report;
   report.json = {{"model", request.path}, {"target", target}, {"gaps", Json::array()}};
@@ -173,10 +201,13 @@ Result<CheckReport> checkModelFile(const CheckRequest &request) {
   if (board) {
     return report;
   }
-  TENON_ASSIGN(pipeline::CompileSummary found, firstPhases(request, targets));
+  TENON_ASSIGN(pipeline::CompileSummary found, firstPhases(request, targets, libraries));
   report.text =
       fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
                   request.path, target, info.nodes.size(), info.inputs.size(), info.outputs.size());
+  if (!libraries.empty()) {
+    addKernels(info, libraries, report);
+  }
   report.json["constraints"] = needsJson(info.needs);
   report.json["narrowed"] = narrowedJson(found.narrowed);
   for (const pipeline::Narrowing &narrowing : found.narrowed) {

@@ -6,6 +6,7 @@
 #include "support/Result.h"
 #include "support/json/Json.h"
 #include "tools/tenon/compile/Board.h"
+#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/generate/Fitting.h"
 
 #include <nlohmann/json.hpp>
@@ -19,9 +20,10 @@ struct CheckRequest {
   std::string path; ///< of a model or an engine
   std::vector<std::string> targets = {"cpu"};
   std::vector<std::string> shapes; ///< of a model's inputs, as for compile
-  BoardRequest board;              ///< of --target c
-  UsersRequest users;              ///< of a language model, which is compiled for them
-  bool strict = false;             ///< fewer sizes than the model or `shapes` declare are an error
+  KernelFlags ownKernels;
+  BoardRequest board;  ///< of --target c
+  UsersRequest users;  ///< of a language model, which is compiled for them
+  bool strict = false; ///< fewer sizes than the model or `shapes` declare are an error
 };
 
 struct CheckReport {

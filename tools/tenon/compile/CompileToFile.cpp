@@ -5,7 +5,6 @@
 #include "support/Environment.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/plugin/GraphApi.h"
-#include "tools/plugin/KernelTrial.h"
 #include "tools/plugin/Plugin.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/engines/OutputCheck.h"
@@ -72,17 +71,6 @@ Status collectPasses(CompileRequest &request) {
     TENON_ASSIGN(std::vector<tenon_pass> own, loadPlugin(plugin));
     std::ranges::transform(own, std::back_inserter(passes), userPassOf);
   }
-  return Status::ok();
-}
-
-/// The user's kernels, which are tried on this machine.
-Status readKernelLibraries(const std::vector<std::string> &paths,
-                           pipeline::CompileOptions &options) {
-  for (const std::string &path : paths) {
-    TENON_ASSIGN(std::shared_ptr<const kernels::Library> library, kernels::readLibrary(path));
-    options.kernelLibraries.push_back(std::move(library));
-  }
-  options.tryKernel = tryKernel;
   return Status::ok();
 }
 
@@ -207,7 +195,7 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.force ? Status::ok() : checkReplacedEngine(options));
   }
   TENON_TRY(collectPasses(request));
-  TENON_TRY(readKernelLibraries(request.kernelLibraries, options));
+  TENON_TRY(applyKernels(request.ownKernels, options));
   TENON_TRY(checkOutput(options.reproducer, options.model, programs));
   const std::string &made = options.output.empty() ? options.model : options.output;
   if (options.reproducer.empty()) {

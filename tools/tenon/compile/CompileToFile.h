@@ -7,6 +7,7 @@
 #include "support/Result.h"
 #include "support/json/Json.h"
 #include "tenon/graph.h"
+#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/inputs/Limits.h"
 #include "tools/tenon/target/TargetFlags.h"
 
@@ -27,8 +28,8 @@ const std::vector<std::string> kCaches = {"keep", "int8", "fp8"};
 struct CompileRequest {
   pipeline::CompileOptions options; ///< without an output, the engine goes beside the model
   TargetFlags target;
-  std::vector<std::string> shapes, session, optimizeFor, extraOutputs, plugins, kernels,
-      kernelLibraries;
+  std::vector<std::string> shapes, session, optimizeFor, extraOutputs, plugins, kernels;
+  KernelFlags ownKernels;
   std::vector<tenon_pass> passes; ///< of the caller, accepted by checkPass; they run first
   std::string stopAfter;          ///< empty for none
   std::string cache = "keep";     ///< one of kCaches

@@ -38,6 +38,7 @@ Status checkEngineFlags(const CompileRequest &request) {
       {!request.target.deviceProfile.empty(), "--device-profile"},
       {!request.extraOutputs.empty(), "--tap"},
       {!request.plugins.empty(), "--plugin"},
+      {!request.ownKernels.libraries.empty(), "--kernel-library"},
       {request.tune != nullptr, "--budget"}};
   for (auto [isGiven, flag] : given) {
     if (isGiven) {

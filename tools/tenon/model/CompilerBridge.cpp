@@ -9,8 +9,10 @@
 #include "compiler/graph/GraphInfo.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/CrashGuard.h"
+#include "compiler/pipeline/KernelTable.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Reports.h"
@@ -98,7 +100,8 @@ private:
       }
       return;
     }
-    std::string op = operation.getName().stripDialect().str();
+    tn::CustomOp custom = llvm::dyn_cast<tn::CustomOp>(operation);
+    std::string op = (custom ? custom.getName() : operation.getName().stripDialect()).str();
     if (op == "weight" || op == "constant") {
       countWeight(operation);
       return;
@@ -192,13 +195,15 @@ uint64_t bytesOfModel(const std::string &model) {
 namespace {
 
 Result<ModelInfo> readInfo(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                           bool withRanges) {
+                           bool withRanges,
+                           const std::vector<std::shared_ptr<const kernels::Library>> &libraries) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
   frontend::ImportOptions options;
   options.shapes = pipeline::toOverrides(shapes);
   options.pages = static_cast<int64_t>(pipeline::pagesOf({}));
+  TENON_ASSIGN(options.kernels, pipeline::kernelTable(libraries, {}));
   TENON_ASSIGN(frontend::ImportResult imported,
                frontend::importModel(path, options, context, store));
   ModelInfo declared;
@@ -242,11 +247,12 @@ void containCrashes() { pipeline::containCrashes(); }
 ContainedCrashes::ContainedCrashes() { pipeline::beginContaining(); }
 ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
 
-Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                              bool withRanges) {
+Result<ModelInfo>
+importModel(const std::string &path, const std::vector<ShapeArgument> &shapes, bool withRanges,
+            const std::vector<std::shared_ptr<const kernels::Library>> &libraries) {
   Result<ModelInfo> info = Status::error(ErrorId::InternalError, "no information");
   if (std::optional<std::string> crash =
-          pipeline::crashOf([&] { info = readInfo(path, shapes, withRanges); })) {
+          pipeline::crashOf([&] { info = readInfo(path, shapes, withRanges, libraries); })) {
     return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
                          "report this with the model");
   }

@@ -105,9 +105,12 @@ struct ModelInfo {
 Result<std::map<std::string, std::vector<int64_t>>>
 dimsOfValues(const std::string &path, const std::vector<ShapeArgument> &shapes);
 
-/// `withRanges` reads all weights for the least and the largest element of each.
-Result<ModelInfo> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
-                              bool withRanges = false);
+/// `withRanges` reads all weights for the least and the largest element of each; `libraries` are
+/// the user's kernels.
+Result<ModelInfo>
+importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
+            bool withRanges = false,
+            const std::vector<std::shared_ptr<const kernels::Library>> &libraries = {});
 
 /// A record that an engine of the model would carry for whoever runs it ("tokenizer"); empty where
 /// the model has none. All that the model needs and Tenon lacks is one error.

@@ -2,6 +2,7 @@
 
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/BoardFlags.h"
+#include "tools/tenon/cli/KernelFlags.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
 #include "tools/tenon/compile/CheckFile.h"
@@ -22,6 +23,7 @@ Action declareCheck(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_option("--shape", request->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
+  declareKernelFlags(command, request->ownKernels);
   declareBoardFlags(command, request->board);
   declareUsersFlags(command, request->users);
   declareStrictFlag(command, request->strict);

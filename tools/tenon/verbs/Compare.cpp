@@ -2,6 +2,7 @@
 
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/accuracy/CompareModels.h"
+#include "tools/tenon/cli/KernelFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -78,6 +79,7 @@ Action declareCompare(CLI::App &command) {
   declareFileFlags(command, flags->request.inputs);
   declareSeededFlags(command, flags->request.inputs);
   declareTargetFlags(command, flags->request.target);
+  declareKernelFlags(command, flags->request.kernels);
   declareThreadsFlag(command, flags->request.threads, "Threads; all usable CPUs by default");
   return [flags](Terminal &terminal) { return compare(*flags, terminal); };
 }

@@ -4,6 +4,7 @@
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/BoardFlags.h"
+#include "tools/tenon/cli/KernelFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -251,13 +252,7 @@ Action declareCompile(CLI::App &command) {
           "--plugin", flags->plugins,
           "Load your own passes from a shared object (repeat for more); docs/guides/passes.md")
       ->allow_extra_args(false);
-  command
-      .add_option("--kernel-library", flags->kernelLibraries,
-                  "Compute operators by your own kernels: an object file with a description beside "
-                  "it, the same name with .json (repeat for more); docs/guides/kernels.md")
-      ->allow_extra_args(false);
-  command.add_flag("--unchecked-kernels", request.uncheckedKernels,
-                   "Also take kernels that have no reference or do not run on this machine");
+  declareKernelFlags(command, flags->ownKernels);
   command
       .add_option("--kernel", flags->kernels,
                   "Use this kernel for the region of a node: NODE=FAMILY or "

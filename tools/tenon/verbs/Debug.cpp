@@ -6,6 +6,7 @@
 #include "runtime/tensors/Npy.h"
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/Verb.h"
+#include "tools/tenon/cli/KernelFlags.h"
 #include "tools/tenon/cli/Options.h"
 #include "tools/tenon/cli/SharedFlags.h"
 #include "tools/tenon/cli/Terminal.h"
@@ -34,6 +35,7 @@ struct DebugFlags {
   std::vector<std::string> shapes;
   TargetFlags target;
   std::string output;
+  KernelFlags kernels;
 };
 
 /// "small.npz" beside "small.onnx".
@@ -165,6 +167,7 @@ Status run(DebugFlags &flags, Terminal &terminal) {
   pipeline::CompileOptions &compile = flags.request.compile;
   TENON_ASSIGN(compile.shapes, parseShapeArguments(flags.shapes));
   TENON_TRY(applyTarget(flags.target, compile, terminal.notice()));
+  TENON_TRY(applyKernels(flags.kernels, compile));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   if (!flags.inputs.empty()) {
     TENON_ASSIGN(
@@ -211,6 +214,7 @@ Action declareDebug(CLI::App &command) {
       .add_option("--target", flags->target.targets,
                   "As for compile; with several CPU levels, the best one that this machine runs")
       ->allow_extra_args(false);
+  declareKernelFlags(command, flags->kernels);
   declareThreadsFlag(command, compile.threads, "Threads; all usable CPUs by default");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };
 }

@@ -2,8 +2,6 @@
 // hoisted and unrolled. Nothing of the host is asked.
 #include "compiler/codegen/cpu/base/Emit.h"
 
-#include "compiler/codegen/cpu/CpuCodegen.h"
-
 #include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/codegen/cpu/base/Guard.h"
 #include "engine/Level.h"

@@ -17,6 +17,9 @@ class Module;
 
 namespace tenon::codegen::cpu {
 
+/// What the name of a function of the user's begins with in the code that calls it.
+inline constexpr llvm::StringLiteral kUserPrefix = "user.";
+
 /// The dialects that `lowerToLlvmDialect` accepts and the interfaces that it and `emitObject` use;
 /// the context of every module given to them must have been made from this registry.
 void registerEmitDialects(mlir::DialectRegistry &registry);
@@ -35,8 +38,8 @@ llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel l
 /// The same from LLVM IR.
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level);
 
-/// Names of the symbols that a relocatable object uses and does not have, and of those that it gives
-/// to others.
+/// Names of the symbols that a relocatable object uses and does not have, and of those that it
+/// gives to others.
 llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object);
 llvm::Expected<std::vector<std::string>> definedSymbols(llvm::StringRef object);
 

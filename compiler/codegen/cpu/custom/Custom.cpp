@@ -1,7 +1,7 @@
 // Kernels of the user's: one call of the function that the description names. Its code comes from
 // the library when the engine's code is linked.
 #include "compiler/codegen/common/math/ScalarBody.h"
-#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/kernels/Call.h"
