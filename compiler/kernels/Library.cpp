@@ -1,4 +1,6 @@
 // Reads descriptions. Each complaint names the key that it is about.
+//
+// One file: each key of a description stands beside what may be wrong with it.
 #include "compiler/kernels/Library.h"
 
 #include "compiler/graph/DimText.h"

@@ -51,12 +51,12 @@ struct Kernel {
   /// Path of Triton's metadata, which gives symbol, block and shared memory; empty for none. Its
   /// PTX takes pointers to scratch memory behind the arguments.
   std::string metadata;
-  std::string rows;              ///< size whose rows do not depend on each other; empty for none
-  std::string reference;         ///< path of an ONNX model that computes the same; empty for none
-  double tolerance = 0;          ///< of results, absolute and relative; 0 for that of their type
-  std::string library;           ///< hash of the library
-  std::string file;              ///< its name without folder
-  std::string json;              ///< the entry in one line, with those two: `parseKernel` reads it
+  std::string rows;      ///< size whose rows do not depend on each other; empty for none
+  std::string reference; ///< path of an ONNX model that computes the same; empty for none
+  double tolerance = 0;  ///< of results, absolute and relative; 0 for that of their type
+  std::string library;   ///< hash of the library
+  std::string file;      ///< its name without folder
+  std::string json;      ///< the entry in one line, with those two: `parseKernel` reads it
 };
 
 struct Library {

@@ -2,7 +2,7 @@
 #include "compiler/pipeline/KernelTable.h"
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
-#include "compiler/codegen/cuda/custom/UserKernel.h"
+#include "compiler/codegen/cuda/library/UserKernel.h"
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/Reports.h"

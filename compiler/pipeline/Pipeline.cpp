@@ -73,7 +73,8 @@ Status Compilation::importModel() {
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pages);
-  TENON_ASSIGN(importOptions.kernels, kernelTable(options.kernelLibraries, options.levels, options.gpus));
+  TENON_ASSIGN(importOptions.kernels,
+               kernelTable(options.kernelLibraries, options.levels, options.gpus));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }

@@ -1,5 +1,5 @@
-// In this process: one that has asked the driver for its GPUs cannot give them to a child. Relies on
-// the driver finishing what a process that ends has left.
+// In this process: one that has asked the driver for its GPUs cannot give them to a child. Relies
+// on the driver finishing what a process that ends has left.
 
 #include "tools/plugin/GpuKernelTrial.h"
 
@@ -47,8 +47,8 @@ class GpuTrial {
 public:
   GpuTrial(std::shared_ptr<const cuda::CudaDevice> gpu, const kernels::Trial &wanted)
       : device(std::move(gpu)), driver(device->driver()), trial(wanted), scope(*device),
-        guard(wanted.isAtStart ? kLargeByte : kNanByte), stream(device), start(device),
-        end(device), staging(device, cuda::MemoryKind::Pinned) {}
+        guard(wanted.isAtStart ? kLargeByte : kNanByte), stream(device), start(device), end(device),
+        staging(device, cuda::MemoryKind::Pinned) {}
 
   Result<kernels::TrialResult> run();
   /// Whether a kernel is still running: nothing of the trial may be given back then.
@@ -81,8 +81,7 @@ Status GpuTrial::open() {
   std::optional<engine::CudaArch> arch = engine::parseCudaArch(trial.level);
   int capability = device->info().capability;
   if (!arch || (arch->isSpecific ? capability != arch->number : capability < arch->number)) {
-    return uncheckedError(
-        strCat("the GPU of this machine does not run code for ", trial.level));
+    return uncheckedError(strCat("the GPU of this machine does not run code for ", trial.level));
   }
   TENON_TRY(stream.open());
   TENON_TRY(start.open(cuda::kEventWithTiming));
@@ -102,9 +101,9 @@ Status GpuTrial::place(const kernels::TrialBuffer &buffer) {
   TENON_TRY(staging.reserve(bytes, "the check of a kernel"));
   std::fill_n(staging.data(), bytes, guard);
   std::ranges::copy(buffer.bytes, staging.data() + kGuard);
-  TENON_TRY(driver.check(driver.memcpyHtoDAsync(memory.back()->pointer(), staging.data(), bytes,
-                                                stream.handle()),
-                         "sending buffers"));
+  TENON_TRY(driver.check(
+      driver.memcpyHtoDAsync(memory.back()->pointer(), staging.data(), bytes, stream.handle()),
+      "sending buffers"));
   pointers.push_back(memory.back()->pointer() + kGuard);
   return stream.wait("sending buffers");
 }
@@ -164,9 +163,9 @@ Status GpuTrial::wait() {
 Result<std::vector<std::byte>> GpuTrial::take(size_t index) {
   uint64_t bytes = trial.buffers[index].bytes.size() + 2 * kGuard;
   TENON_TRY(staging.reserve(bytes, "the check of a kernel"));
-  TENON_TRY(driver.check(driver.memcpyDtoHAsync(staging.data(), memory[index]->pointer(), bytes,
-                                                stream.handle()),
-                         "reading buffers"));
+  TENON_TRY(driver.check(
+      driver.memcpyDtoHAsync(staging.data(), memory[index]->pointer(), bytes, stream.handle()),
+      "reading buffers"));
   TENON_TRY(stream.wait("reading buffers"));
   return std::vector<std::byte>(staging.data(), staging.data() + bytes);
 }
@@ -182,9 +181,9 @@ std::optional<std::string> GpuTrial::damageOf(size_t index,
       return strCat("byte ", at - kGuard, " of '", buffer.name, "', which it must not write");
     }
     if (!isInside && around[at] != guard) {
-      return at < kGuard ? strCat(kGuard - at, " bytes before the start of '", buffer.name, "'")
-                         : strCat(at - kGuard - size, " bytes behind the end of '", buffer.name,
-                                  "'");
+      return at < kGuard
+                 ? strCat(kGuard - at, " bytes before the start of '", buffer.name, "'")
+                 : strCat(at - kGuard - size, " bytes behind the end of '", buffer.name, "'");
     }
   }
   return std::nullopt;

@@ -5,14 +5,18 @@
 
 #include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
-#include "compiler/kernels/Library.h"
 #include "compiler/target/Target.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace tenon::kernels {
+struct Library;
+}
 
 namespace tenon::codegen::cuda {
 

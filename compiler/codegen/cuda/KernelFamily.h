@@ -30,11 +30,9 @@ extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsT
 // pointwise/, selection/, scan/, scatter/, recurrent/
 extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kPrefixScan, kScatter,
     kRecurrence;
-// custom/
-extern const KernelFamily kUserKernel;
 // collective/
 extern const KernelFamily kCollective, kNormedSum;
 // library/
-extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
+extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention, kUserKernel;
 
 } // namespace tenon::codegen::cuda

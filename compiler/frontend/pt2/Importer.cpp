@@ -181,7 +181,8 @@ void Importer::runParts(Call &call) {
 /// operator's schema.
 void Importer::runKernel(Call &call) {
   std::string name = kernelName(call.target);
-  frontend::CustomNode node{.op = name, .inputs = {}, .outputs = call.numOutputs(), .attribute = {}};
+  frontend::CustomNode node{
+      .op = name, .inputs = {}, .outputs = call.numOutputs(), .attribute = {}};
   for (const NamedArgument &input : call.node.inputs) {
     if (input.value.kind == Kind::Tensor) {
       node.inputs.push_back(call.value(input.name));
@@ -205,8 +206,8 @@ void Importer::runKernel(Call &call) {
 
 void Importer::runOperator(Call &call, const Graph &graph) {
   bool isComplex = call.isComplex();
-  bool isCustom = !call.target.isInPlace &&
-                  frontend::hasKernel(options.kernels.get(), kernelName(call.target));
+  bool isCustom =
+      !call.target.isInPlace && frontend::hasKernel(options.kernels.get(), kernelName(call.target));
   static const OpRow kUserRow = {.name = "", .import = nullptr};
   const OpRow *row = isCustom    ? &kUserRow
                      : isComplex ? table.findComplex(call.target.name)

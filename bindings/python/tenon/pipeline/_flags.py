@@ -6,7 +6,7 @@ NAME is a text, NAME* several, NAME! a switch, NAME:KIND another kind of option.
 FLAGS = {
     "doctor": "help! json! quiet! progress calibrate! output",
     "inspect": "help! json! quiet! progress registry format output all! shape* isa variant users:integer tokens:integer max_memory:integer draft_model profile",
-    "check": "help! json! quiet! progress registry target* shape* kernel_library* ram flash rows! input_rows! layout users:integer tokens:integer max_memory:integer draft_model strict!",
+    "check": "help! json! quiet! progress registry target* shape* ram flash rows! input_rows! layout users:integer tokens:integer max_memory:integer draft_model strict!",
     "compile": "help! json! quiet! progress registry output name ram flash rows! input_rows! layout rounding target* device_profile precision allow* state* shape* session* optimize_for* pages:integer cache invariant! tp:integer pp:integer pin* cubin! ptxas guard! tap* plugin* kernel_library* unchecked_kernels! kernel* disable_family* max_weights strict! verify! stop_after dump_phases reproducer threads:integer force! budget store no_cache!",
     "quantize": "help! json! quiet! progress registry data output ranges percentile:number samples:integer precision dynamic! per_tensor! weights_only weights text int4_form keep* narrow* reduce_range! no_smoothing! no_bias_correction! accuracy_drop latency report test metric budget error_samples:integer state threads:integer no_cache!",
     "prune": "help! json! quiet! progress registry ratio latency output recipe importance scores keep* multiple:integer shape* seconds no_timing! threads:integer target* device_profile precision allow* state* no_cache!",

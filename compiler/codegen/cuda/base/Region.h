@@ -4,12 +4,17 @@
 
 #include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/graph/Shape.h"
-#include "compiler/kernels/Library.h"
 #include "compiler/target/Target.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
+#include <memory>
 #include <optional>
+#include <vector>
+
+namespace tenon::kernels {
+struct Library;
+}
 
 namespace tenon::codegen::cuda {
 

@@ -1,6 +1,6 @@
 // PTX of a user as the engine takes it: from nvcc and Triton, assembled by ptxas where there is
 // one.
-#include "compiler/codegen/cuda/custom/UserPtx.h"
+#include "compiler/codegen/cuda/library/UserPtx.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"

@@ -1,7 +1,7 @@
 // Kernels of the user's on GPUs: what is checked of a library before anything is compiled.
 #pragma once
 
-#include "compiler/codegen/cuda/custom/UserPtx.h"
+#include "compiler/codegen/cuda/library/UserPtx.h"
 #include "compiler/kernels/Library.h"
 #include "support/Status.h"
 

@@ -1,6 +1,6 @@
 // A kernel of the user's: one launch of an entry of its library's PTX, joined with the engine's.
 // Relies on the library having been checked when it was read.
-#include "compiler/codegen/cuda/custom/UserKernel.h"
+#include "compiler/codegen/cuda/library/UserKernel.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/Programs.h"

@@ -2,14 +2,15 @@
 // `.version`, `.target`, `.file` and `.loc` have lines of their own, a function ends with its body,
 // and names of registers are none of the module's. A parameter of 64 bits holds a narrower one in
 // its lowest bytes, so that only its declaration changes.
-#include "compiler/codegen/cuda/custom/UserPtx.h"
+//
+// One file: what is read of PTX and what is written of it name the same parts.
+#include "compiler/codegen/cuda/library/UserPtx.h"
 
-#include "engine/CudaArch.h"
+#include "compiler/target/RunsCode.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <optional>
 
@@ -401,16 +402,9 @@ const PtxEntry *UserPtx::find(StringRef name) const {
 }
 
 Error UserPtx::fits(const target::Target &gpu) const {
-  // The letter of "sm_90a" and "sm_100f" makes it code for one GPU, or one generation.
-  bool isSpecific = !arch.empty() && isAlpha(arch.back());
-  int64_t number = 0;
-  if (!StringRef(arch).starts_with("sm_") ||
-      StringRef(arch).drop_front(3).drop_back(isSpecific).getAsInteger(10, number)) {
-    return refusal("its target '" + arch + "' is not an architecture (sm_80)");
-  }
-  bool runs = isSpecific ? arch == gpu.variant() : number <= gpu.arch->number;
-  return runs ? Error::success()
-              : refusal("it is for " + arch + ", the engine for " + gpu.variant());
+  return target::runsCodeFor(gpu, arch)
+             ? Error::success()
+             : refusal("it is for " + arch + ", the engine for " + gpu.variant());
 }
 
 Expected<std::string> UserPtx::take(const PtxKernel &kernel, const target::Target &gpu) const {
