@@ -3,8 +3,7 @@
 // One file: each key of a description stands beside what may be wrong with it.
 #include "compiler/kernels/Library.h"
 
-#include "compiler/graph/DimText.h"
-#include "mlir/IR/MLIRContext.h"
+#include "compiler/kernels/Names.h"
 #include "support/Hash.h"
 #include "support/files/MappedFile.h"
 #include "support/json/StrictJson.h"
@@ -23,11 +22,6 @@ constexpr JsonLimits kLimits{.maxDepth = 16, .maxValues = 65536, .isObject = tru
 Status refused(std::string_view where, std::string_view what) {
   return Status::error(ErrorId::BadKernelDescription, strCat(where, ": ", what),
                        "docs/guides/kernels.md lists the keys of a description");
-}
-
-bool isWord(llvm::StringRef text) {
-  return !text.empty() && (llvm::isAlpha(text.front()) || text.front() == '_') &&
-         llvm::all_of(text, [](char letter) { return llvm::isAlnum(letter) || letter == '_'; });
 }
 
 /// The members of an object, of which each must be read.
@@ -178,114 +172,6 @@ Status readBlock(Members &members, Kernel &kernel) {
                                             "whose product is 1024 or less");
 }
 
-/// Names the sizes and tries each expression.
-class Expressions {
-public:
-  explicit Expressions(Kernel &described)
-      : kernel(described), context(mlir::MLIRContext::Threading::DISABLED) {}
-
-  Status check(const Members &members) {
-    TENON_TRY(checkNames(members));
-    for (const Port &port : kernel.inputs) {
-      for (const std::string &dim : port.dims) {
-        if (isWord(dim) && !llvm::is_contained(kernel.sizes, dim)) {
-          kernel.sizes.push_back(dim);
-          symbols.push_back({dim, 0, kLargest});
-        }
-      }
-    }
-    for (const auto &[key, ports] :
-         {std::pair("inputs", &kernel.inputs), std::pair("outputs", &kernel.outputs)}) {
-      for (const Port &port : *ports) {
-        for (const std::string &dim : port.dims) {
-          TENON_TRY(parse(strCat(members.at(key), " '", port.name, "'"), dim));
-        }
-      }
-    }
-    for (const std::string &points : kernel.grid) {
-      TENON_TRY(parse(members.at("grid"), points));
-    }
-    if (!kernel.scratchBytes.empty()) {
-      TENON_TRY(parse(members.at("scratch_bytes"), kernel.scratchBytes));
-    }
-    for (const std::string &argument : kernel.arguments) {
-      bool isOfCpu = argument == "begin" || argument == "end" || argument == "scratch";
-      if (!isName(argument) && !(isOfCpu && kernel.backend == kCpu)) {
-        TENON_TRY(parse(members.at("arguments"), argument));
-      }
-    }
-    return Status::ok();
-  }
-
-private:
-  static constexpr int64_t kLargest = int64_t{1} << 31;
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const std::vector<Port> *ports : {&kernel.inputs, &kernel.outputs}) {
-      for (const Port &port : *ports) {
-        all.push_back(port.name);
-      }
-    }
-    for (const AttributeRule &rule : kernel.attributes) {
-      all.push_back(rule.name);
-    }
-    return all;
-  }
-  bool isName(const std::string &text) const { return llvm::is_contained(names(), text); }
-
-  Status checkNames(const Members &members) const {
-    std::vector<std::string> all = names();
-    llvm::sort(all);
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!isWord(all[i])) {
-        return refused(members.at("inputs"), strCat("the name '", all[i], "' is not a word"));
-      }
-      if (i > 0 && all[i] == all[i - 1]) {
-        return refused(members.at("inputs"), strCat("the name '", all[i], "' stands twice"));
-      }
-    }
-    return Status::ok();
-  }
-
-  Status parse(const std::string &where, const std::string &text) {
-    return tn::parseDim(text, symbols, &context)
-               ? Status::ok()
-               : refused(where, strCat("'", text,
-                                       "' is not an expression over the sizes of inputs: "
-                                       "+ - * mod, floor(a / 2), ceil(a / 2), min, max"));
-  }
-
-  Kernel &kernel;
-  mlir::MLIRContext context;
-  std::vector<tn::Symbol> symbols;
-};
-
-/// Whether the size that `rows` names, if it names one, is the first dim of ports and nothing else.
-bool areRows(const Kernel &kernel) {
-  auto isFirst = [&](const Port &port) {
-    return !port.dims.empty() && port.dims[0] == kernel.rows;
-  };
-  auto isElsewhere = [&](const Port &port) {
-    for (size_t i = 0; i < port.dims.size(); ++i) {
-      llvm::StringRef dim = port.dims[i];
-      bool names = false;
-      while (!dim.empty()) {
-        llvm::StringRef word = dim.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });
-        names = names || word == kernel.rows;
-        dim = dim.drop_front(std::max<size_t>(word.size(), 1));
-      }
-      if (names && (i > 0 || !isFirst(port))) {
-        return true;
-      }
-    }
-    return false;
-  };
-  return kernel.rows.empty() ||
-         (llvm::any_of(kernel.inputs, isFirst) && llvm::all_of(kernel.outputs, isFirst) &&
-          llvm::none_of(kernel.inputs, isElsewhere) && llvm::none_of(kernel.outputs, isElsewhere));
-}
-
 Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   if (!entry.is_object()) {
     return refused(place, "is not an object");
@@ -332,11 +218,9 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   TENON_TRY(members.text("library", kernel.library, /*isNeeded=*/false));
   TENON_TRY(members.text("file", kernel.file, /*isNeeded=*/false));
   TENON_TRY(members.checkRead());
-  TENON_TRY(Expressions(kernel).check(members));
-  if (!areRows(kernel)) {
-    return refused(members.at("rows"), strCat("'", kernel.rows,
-                                              "' is not a size that is the first dim of an input "
-                                              "and of each output, and in no other dim"));
+  DescriptionFault fault = nameSizes(kernel);
+  if (!fault.what.empty()) {
+    return refused(members.at(fault.key), fault.what);
   }
   return kernel;
 }

@@ -137,6 +137,12 @@ std::vector<SmallVector<int64_t>> KernelChecker::symbolSets() {
 Result<Sample> KernelChecker::sampleAt(CheckedRegion &region, ArrayRef<int64_t> symbols) const {
   Sample sample{SmallVector<int64_t>(symbols), {}};
   for (auto [index, input] : llvm::enumerate(region.op.getInputs())) {
+    // A value that the node reads twice is one buffer.
+    size_t first = llvm::find(region.op.getInputs(), input) - region.op.getInputs().begin();
+    if (first < index) {
+      sample.inputs.push_back(sample.inputs[first]);
+      continue;
+    }
     TENON_ASSIGN(reference::Sizes dims, dimsOf(input.getType(), symbols));
     size_t first = llvm::find(region.op.getInputs(), input) - region.op.getInputs().begin();
     TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, first + 1));

@@ -89,6 +89,23 @@ class UserKernels(ToolTest):
             self.check_run(engine, n)
         self.assertIn("at 4 sets of sizes", self.kernels(engine))
 
+    def test_a_value_may_be_read_twice_and_a_result_by_nobody(self):
+        library = self.library("pair", LOOP + " for (int64_t i = 0; i < n; ++i) d[i] = -c[i];",
+                               "const float *a, const float *b, float *c, float *d, int64_t n, float alpha",
+                               outputs=[{"name": each, "type": "f32", "shape": ["n"]} for each in "cd"],
+                               arguments=["a", "b", "c", "d", "n", "alpha"], reference="pair.onnx")
+        reference = onnx.load(self.folder / "reference.onnx")
+        reference.graph.node.append(helper.make_node("Neg", ["c"], ["d"]))
+        reference.graph.output.append(port("d", ["n"]))
+        onnx.save(reference, self.folder / "pair.onnx")
+        node = helper.make_node("VectorAdd", ["x", "x"], ["", "z"], name="mine", domain="com.example", alpha=0.5)
+        onnx.save(model([node], [port("x", ["n"])], [port("z", ["n"])], ("", "com.example")), self.folder / "twice.onnx")
+        engine = self.compile(library, "twice")
+        x = np.arange(7, dtype=np.float32)
+        np.savez(self.folder / "in.npz", x=x)
+        self.succeed("run", engine, "--inputs", "in.npz", "-o", "out.npz")
+        np.testing.assert_array_equal(np.load(self.folder / "out.npz")["z"], -1.5 * x)
+
     def test_several_outputs_types_and_scratch(self):
         for dtype, name, c in ((TensorProto.INT32, "i32", "int32_t"), (TensorProto.INT64, "i64", "int64_t"), (TensorProto.FLOAT16, "f16", "uint16_t"),
                                (TensorProto.UINT8, "u8", "uint8_t")):

@@ -4,8 +4,8 @@
 
 #include "support/json/Json.h"
 #include "tools/debug/Layers.h"
-#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/target/KernelLibraries.h"
 #include "tools/tenon/target/TargetFlags.h"
 #include "tools/tenon/task/TaskListener.h"
 

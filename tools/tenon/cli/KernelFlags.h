@@ -1,7 +1,7 @@
 // The flags of verbs that compile models with kernels of the user's.
 #pragma once
 
-#include "tools/tenon/compile/KernelLibraries.h"
+#include "tools/tenon/target/KernelLibraries.h"
 
 namespace CLI {
 class App;

@@ -6,8 +6,8 @@
 #include "support/Result.h"
 #include "support/json/Json.h"
 #include "tools/tenon/compile/Board.h"
-#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/generate/Fitting.h"
+#include "tools/tenon/target/KernelLibraries.h"
 
 #include <nlohmann/json.hpp>
 

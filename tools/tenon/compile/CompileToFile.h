@@ -7,8 +7,8 @@
 #include "support/Result.h"
 #include "support/json/Json.h"
 #include "tenon/graph.h"
-#include "tools/tenon/compile/KernelLibraries.h"
 #include "tools/tenon/inputs/Limits.h"
+#include "tools/tenon/target/KernelLibraries.h"
 #include "tools/tenon/target/TargetFlags.h"
 
 #include <functional>

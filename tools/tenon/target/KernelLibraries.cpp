@@ -1,5 +1,5 @@
 // Relies on compiler/kernels for what a description says.
-#include "tools/tenon/compile/KernelLibraries.h"
+#include "tools/tenon/target/KernelLibraries.h"
 
 #include "tools/plugin/KernelTrial.h"
 
