@@ -59,7 +59,7 @@ def damaged_program(name, change):
 class ToolTest(unittest.TestCase):
     """Each test class works in a temporary folder, `self.folder`.
 
-    The tool's compile cache is that of the run of ctest (`TENON_TEST_CACHE`, emptied by the test e2e_cache_folder), so that what one class compiled the next need not. A class that
+    The tool's compile cache is that of the run of ctest (`TENON_TEST_CACHE`, emptied by the test cache_folder), so that what one class compiled the next need not. A class that
     tests the cache, or tunes, has its own in `self.folder`; so has every class where the script is run by hand.
     """
 

@@ -176,6 +176,22 @@ class Tune(TuneTest):
         self.assertEqual(kept[:report["known"]], self.lines()[:report["known"]])
 
 
+class Busy(TuneTest):
+    def test_a_busy_machine(self):
+        onnx.save(layers((1024, 1024), rows=256), self.folder / "large.onnx")  # longer than a process has the CPU at once
+        burners = [multiprocessing.Process(target=burn, daemon=True) for _ in range(3 * os.cpu_count())]
+        for burner in burners:
+            burner.start()
+        try:
+            done = self.refuse(6, "TN0143", "tune", "large.onnx", "--store", self.store)
+            self.assertRegex(done.stderr, r"other programs disturbed \d+ of \d+ rounds")
+            self.assertEqual([], self.lines())
+        finally:
+            for burner in burners:
+                burner.kill()
+                burner.join()
+
+
 class Refusals(TuneTest):
     def test_nothing_to_tune(self):
         done = self.refuse(3, "TN0142", "tune", "reshape.onnx", "--store", self.store)
@@ -195,20 +211,6 @@ class Refusals(TuneTest):
                 self.refuse(6, "TN0141", *call, "--store", self.store)
             self.succeed("cache", "ls", "--store", self.store)  # readers need no lock
             self.compiled("mlp.onnx", "--store", self.store)
-
-    def test_a_busy_machine(self):
-        onnx.save(layers((1024, 1024), rows=256), self.folder / "large.onnx")  # longer than a process has the CPU at once
-        burners = [multiprocessing.Process(target=burn, daemon=True) for _ in range(3 * os.cpu_count())]
-        for burner in burners:
-            burner.start()
-        try:
-            done = self.refuse(6, "TN0143", "tune", "large.onnx", "--store", self.store)
-            self.assertRegex(done.stderr, r"other programs disturbed \d+ of \d+ rounds")
-            self.assertEqual([], self.lines())
-        finally:
-            for burner in burners:
-                burner.kill()
-                burner.join()
 
     def test_other_devices(self):
         self.refuse(2, "TN0105", "tune", "mlp.onnx", "--target", "cuda:sm_90", "--store", self.store)

@@ -108,7 +108,7 @@ class Ptx(ToolTest):
         shutil.rmtree(folder, ignore_errors=True)
         kept, cls.environment = cls.environment, {**cls.environment, **dict(environment)}
         cls.succeed("compile", model, "--target", "cuda:" + ",".join(archs), "--stop-after", "plan", "--dump-phases", folder,
-                    "--no-cache", "--quiet", *flags)
+                    "--quiet", *flags)
         cls.environment = kept
         return {arch: ((folder / f"4-codegen-{arch}.ptx").read_bytes().rstrip(b"\0").decode(),
                        launches_of((folder / f"5-plan-{arch}.txt").read_text())) for arch in archs}

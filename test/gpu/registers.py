@@ -69,7 +69,7 @@ class Registers(ToolTest):
         engine = self.folder / "model.tenon"
         shutil.rmtree(self.folder / "phases", ignore_errors=True)
         self.succeed("compile", model, "--target", "cuda:" + arch, "-o", engine, "--dump-phases", self.folder / "phases",
-                     "--no-cache", "--quiet", *flags)
+                     "--quiet", *flags)
         self.record = self.json("explain", "fusion", engine)
         kernels = {}
         for row in self.json("explain", "placement", engine)["instructions"]:

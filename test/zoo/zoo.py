@@ -35,7 +35,7 @@ class Zoo(ToolTest):
     @classmethod
     def compiled(cls, name, *options):
         engine = cls.build / name
-        cls.succeed("compile", GRAPH, "-o", engine, "--no-cache", "--quiet", *options)
+        cls.succeed("compile", GRAPH, "-o", engine, "--quiet", *options)
         return engine
 
     def filters(self, engine):

@@ -1,8 +1,9 @@
-// One region from text to object code: the way in order, a line a step. Each call has a context of
-// its own, so calls may run in parallel.
+// One region from text to object code: the way in order, a line a step. Each call has a context
+// that no other has meanwhile, so calls may run in parallel.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 
 #include "compiler/codegen/common/math/VectorMath.h"
+#include "compiler/codegen/common/region/ContextPool.h"
 #include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cpu/base/Emit.h"
@@ -176,6 +177,15 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
   return success();
 }
 
+ContextPool &emitted() {
+  static ContextPool pool([] {
+    DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }());
+  return pool;
+}
+
 } // namespace
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
@@ -186,10 +196,8 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
     target.level = withoutTiles(target.level); // tiles load and store unchecked
   }
   engine::CpuLevel level = target.level;
-  DialectRegistry registry;
-  registerDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  ContextPool::Lent lent = emitted().lend();
+  MLIRContext &context = lent.context();
   std::string problem;
   ScopedDiagnosticHandler diagnostics(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {

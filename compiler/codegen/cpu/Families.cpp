@@ -1,4 +1,5 @@
 // The table of CPU kernel families. Relies on the last one taking any region.
+#include "compiler/codegen/common/region/ContextPool.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/DotStep.h"
@@ -9,13 +10,21 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// A region in a context of its own.
+ContextPool &lookedAt() {
+  static ContextPool pool([] {
+    DialectRegistry registry;
+    registry.insert<tn::TnDialect, func::FuncDialect>();
+    return registry;
+  }());
+  return pool;
+}
+
+/// A region in a context that nobody else has meanwhile.
 class ParsedRegion {
 public:
-  explicit ParsedRegion(StringRef text) : context(MLIRContext::Threading::DISABLED) {
-    context.loadDialect<tn::TnDialect, func::FuncDialect>();
-    module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
-  }
+  explicit ParsedRegion(StringRef text)
+      : lent(lookedAt().lend()),
+        module(parseSourceString<ModuleOp>(text, ParserConfig(&lent.context()))) {}
 
   llvm::Expected<Region> region(const target::Target &target) {
     func::FuncOp function = module ? module->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
@@ -26,7 +35,7 @@ public:
   }
 
 private:
-  MLIRContext context;
+  ContextPool::Lent lent;
   OwningOpRef<ModuleOp> module;
 };
 

@@ -1,8 +1,9 @@
 // One region from text to PTX and library calls: the way in order, a line a step. Each call has a
-// context of its own, so calls may run in parallel.
+// context that no other has meanwhile, so calls may run in parallel.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
 #include "compiler/codegen/common/math/VectorMath.h"
+#include "compiler/codegen/common/region/ContextPool.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
@@ -66,19 +67,17 @@ void registerRegionDialects(DialectRegistry &registry) {
 
 namespace {
 
-/// A region in a context of its own, with the diagnostics that came there.
+/// A region in a context that nobody else has meanwhile, with the diagnostics that came there.
 class ParsedRegion {
 public:
-  explicit ParsedRegion(StringRef text, const DialectRegistry &registry)
-      : context(registry, MLIRContext::Threading::DISABLED) {
-    context.loadAllAvailableDialects();
-    diagnostics.emplace(&context, [this](Diagnostic &diagnostic) {
+  explicit ParsedRegion(StringRef text, ContextPool &pool) : lent(pool.lend()) {
+    diagnostics.emplace(&lent.context(), [this](Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
         problem += (problem.empty() ? "" : "; ") + diagnostic.str();
       }
       return success();
     });
-    module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+    module = parseSourceString<ModuleOp>(text, ParserConfig(&lent.context()));
   }
 
   /// Null if the text has none.
@@ -90,27 +89,33 @@ public:
   }
 
 private:
-  MLIRContext context;
+  ContextPool::Lent lent;
   std::string problem;
   std::optional<ScopedDiagnosticHandler> diagnostics;
   OwningOpRef<ModuleOp> module;
 };
 
 /// What a region becomes on its way to PTX.
-DialectRegistry emitted() {
-  DialectRegistry registry;
-  registerRegionDialects(registry);
-  return registry;
+ContextPool &emitted() {
+  static ContextPool pool([] {
+    DialectRegistry registry;
+    registerRegionDialects(registry);
+    return registry;
+  }());
+  return pool;
 }
 
 /// What a region and its linalg form are made of: families look at no more. Many regions are asked
 /// about, and most of the time of an answer went into dialects that it did not need.
-DialectRegistry lookedAt() {
-  DialectRegistry registry;
-  registry
-      .insert<affine::AffineDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
-              math::MathDialect, scf::SCFDialect, tensor::TensorDialect, tn::TnDialect>();
-  return registry;
+ContextPool &lookedAt() {
+  static ContextPool pool([] {
+    DialectRegistry registry;
+    registry.insert<affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+                    linalg::LinalgDialect, math::MathDialect, scf::SCFDialect,
+                    tensor::TensorDialect, tn::TnDialect>();
+    return registry;
+  }());
+  return pool;
 }
 
 constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no @kernel";
