@@ -144,8 +144,7 @@ Result<Sample> KernelChecker::sampleAt(CheckedRegion &region, ArrayRef<int64_t> 
       continue;
     }
     TENON_ASSIGN(reference::Sizes dims, dimsOf(input.getType(), symbols));
-    size_t first = llvm::find(region.op.getInputs(), input) - region.op.getInputs().begin();
-    TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, first + 1));
+    TENON_ASSIGN(Tensor tensor, seededTensor(region.kernel.inputs[index].type, dims, index + 1));
     sample.inputs.push_back(std::move(tensor));
   }
   return sample;
