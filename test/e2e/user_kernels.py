@@ -48,14 +48,16 @@ class UserKernels(ToolTest):
         onnx.save(custom(100, alpha=2.0), cls.folder / "fixed.onnx")
         onnx.save(custom("n", alpha=2.0), cls.folder / "free.onnx")
 
-    def library(self, name, body=LOOP, parameters="const float *a, const float *b, float *c, int64_t n, float alpha", before="", **changes):
-        """NAME.o and its description; the path of the library."""
+    def library(self, name, body=LOOP, parameters="const float *a, const float *b, float *c, int64_t n, float alpha", before="", shared=None, **changes):
+        """NAME.o, or with flags for `shared` NAME.so, and its description; the path of the library."""
         source = f"#include <stdint.h>\n{before}\nvoid vector_add({parameters}) {{ {body} }}\n"
         (self.folder / f"{name}.c").write_text(source)
-        subprocess.run([COMPILER, "-O2", "-fPIC", "-c", f"{name}.c", "-o", f"{name}.o"], check=True, cwd=self.folder)
+        made = f"{name}.o" if shared is None else f"{name}.so"
+        kind = ["-c"] if shared is None else ["-shared", *shared]
+        subprocess.run([COMPILER, "-O2", "-fPIC", *kind, f"{name}.c", "-o", made], check=True, cwd=self.folder)
         entry = {key: value for key, value in {**ENTRY, **changes}.items() if value is not None}
         (self.folder / f"{name}.json").write_text(json.dumps({"schema": "tenon.kernels/1", "kernels": [entry]}))
-        return f"{name}.o"
+        return made
 
     def compile(self, library, name="fixed", *more):
         self.succeed("compile", f"{name}.onnx", "-o", f"{name}.tenon", "--kernel-library", library, "--target", "cpu:avx2", *more)
@@ -149,6 +151,14 @@ class UserKernels(ToolTest):
         claims = self.library("claims", body + " for (int64_t i = 1; i < n; ++i) y[i] += 1e-7f * y[0];", rows="n", **changes)
         self.assertRegex(self.refused(1, "TN0409", claims, of="rows"), "row [0-9]+ of output 'y' depends on other rows")
         self.assertIn("'k' is not a size that is the first dim", self.refused(5, "TN0306", self.library("claims", body, rows="k", **changes), of="rows"))
+
+    def test_a_shared_object_that_needs_nothing_is_a_library(self):
+        table = "static const float kTable[4] = {1, 2, 3, 4}; __attribute__((noinline)) static float entry(int64_t i) { return kTable[i & 3]; }"
+        body = LOOP + " for (int64_t i = 0; i < n; ++i) c[i] = c[i] * entry(i) / kTable[i & 3];"
+        self.check_run(self.compile(self.library("alone", body, before=table, shared=["-nostdlib"])), 100)
+        self.assertIn("needs another library", self.refused(3, "TN0307", self.library("linked", shared=["-Wl,--no-as-needed", "-lm"])))
+        keeps = self.library("keeps", LOOP + " c[0] += 0 * ++calls;", before="static int calls;", shared=["-nostdlib"])
+        self.assertIn("keeps variables in .bss", self.refused(3, "TN0307", keeps))
 
     #--- What the check of kernels finds ---#
 

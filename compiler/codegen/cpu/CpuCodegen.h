@@ -88,13 +88,17 @@ llvm::Expected<std::vector<std::string>> supportOf(llvm::ArrayRef<llvm::StringRe
 /// One of these objects.
 llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRef name);
 
+/// An object file of the user's as a relocatable: a shared object that imports nothing becomes one,
+/// others are given back as they are.
+llvm::Expected<std::string> relocatableOf(llvm::StringRef object);
+
 /// The functions of an object file of the user's; an error says why engines for a level cannot hold
 /// it, or that it lacks one of `symbols`.
 llvm::Expected<std::vector<std::string>>
 functionsOf(llvm::StringRef object, llvm::ArrayRef<std::string> symbols, engine::CpuLevel level);
 
 /// Links objects into a shared object that exports `symbols` and imports nothing. Of `libraries`,
-/// relocatables of the user's, it gets those that define what the objects call by kUserPrefix
+/// object files of the user's, it gets those that define what the objects call by kUserPrefix
 /// (base/Emit.h).
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                      llvm::ArrayRef<llvm::StringRef> symbols,

@@ -8,6 +8,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <deque>
 #include <mutex>
 
 LLD_HAS_DRIVER(elf)
@@ -40,7 +41,7 @@ std::string versionScript(llvm::ArrayRef<llvm::StringRef> symbols) {
 /// Adds the libraries that are called to `objects`, and to `arguments` what gives their functions
 /// the names by which they are called.
 llvm::Error addLibraries(llvm::ArrayRef<llvm::StringRef> libraries,
-                         llvm::SmallVector<llvm::StringRef> &objects,
+                         llvm::SmallVector<llvm::StringRef> &objects, std::deque<std::string> &made,
                          std::vector<std::string> &arguments) {
   llvm::StringSet<> called;
   for (llvm::StringRef object : objects) {
@@ -55,12 +56,20 @@ llvm::Error addLibraries(llvm::ArrayRef<llvm::StringRef> libraries,
     }
   }
   for (llvm::StringRef library : libraries) {
-    llvm::Expected<std::vector<std::string>> defined = definedSymbols(library);
+    if (!library.starts_with("\x7f"
+                             "ELF")) {
+      continue; // another device's
+    }
+    llvm::Expected<std::string> object = relocatableOf(library);
+    if (!object) {
+      return object.takeError();
+    }
+    llvm::Expected<std::vector<std::string>> defined = definedSymbols(*object);
     if (!defined) {
       return defined.takeError();
     }
     if (llvm::any_of(*defined, [&](const std::string &name) { return called.contains(name); })) {
-      objects.push_back(library);
+      objects.push_back(made.emplace_back(std::move(*object)));
     }
   }
   return llvm::Error::success();
@@ -111,7 +120,8 @@ llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> ours,
                                         inFolder("code.so"),
                                         "--version-script=" + inFolder("symbols")};
   llvm::SmallVector<llvm::StringRef> objects(ours);
-  if (llvm::Error error = addLibraries(libraries, objects, arguments)) {
+  std::deque<std::string> made;
+  if (llvm::Error error = addLibraries(libraries, objects, made, arguments)) {
     return std::move(error);
   }
   if (llvm::Error error = writeFile(inFolder("symbols"), versionScript(symbols))) {

@@ -2,8 +2,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/BinaryFormat/ELF.h"
-#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Object/ObjectFile.h"
 
 namespace tenon::codegen::cpu {
 
@@ -19,22 +18,22 @@ static llvm::Triple::ArchType archOf(engine::Architecture architecture) {
 }
 
 llvm::Expected<std::vector<std::string>>
-functionsOf(llvm::StringRef object, llvm::ArrayRef<std::string> symbols, engine::CpuLevel level) {
+functionsOf(llvm::StringRef library, llvm::ArrayRef<std::string> symbols, engine::CpuLevel level) {
+  llvm::Expected<std::string> relocatable = relocatableOf(library);
+  if (!relocatable) {
+    return relocatable.takeError();
+  }
+  llvm::StringRef object = *relocatable;
   llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
       llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "library"));
   if (!file) {
     llvm::consumeError(file.takeError());
     return llvm::createStringError("it is not an ELF object file, as cc -c makes it");
   }
-  const llvm::object::ELFObjectFileBase &elf =
-      *llvm::cast<llvm::object::ELFObjectFileBase>(file->get());
-  if (elf.getArch() != archOf(engine::rowOf(level).architecture)) {
+  if ((*file)->getArch() != archOf(engine::rowOf(level).architecture)) {
     return llvm::createStringError("it is for " +
-                                   llvm::Triple::getArchTypeName(elf.getArch()).str() +
+                                   llvm::Triple::getArchTypeName((*file)->getArch()).str() +
                                    ", the engine for " + std::string(engine::nameOf(level)));
-  }
-  if (elf.getEType() != llvm::ELF::ET_REL) {
-    return llvm::createStringError("it is linked already; engines take what cc -c makes");
   }
   llvm::Expected<std::vector<std::string>> defined = definedSymbols(object);
   llvm::Expected<std::vector<std::string>> called = undefinedSymbols(object);
