@@ -16,11 +16,15 @@ enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2, ScaledMatm
 /// Applied to the sum of product, bias and residual. Values are stored in engine files.
 enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
 
+/// Of the library's own proposals, counted from 0, a call takes the first, or the one that was
+/// measured to be the fastest for its version on its device; the first where there are fewer.
+inline constexpr uint8_t kMaxProposals = 4;
+
 /// The algorithm of cuBLASLt that the compiler would take, for its version: where the library is
 /// another, does not propose it, or the result has fewer rows, the library's own first choice is
 /// taken.
 struct MatmulHint {
-  int32_t version = 0; ///< 1301 for 13.1; 0 for no hint
+  int32_t version = 0; ///< 1301 for 13.1; 0 for none: then `algorithm` is the library's proposal
   int32_t algorithm = 0;
   int32_t tile = 0;
   int32_t splitK = 0;
@@ -55,7 +59,8 @@ struct ScaledMatmulCall {
   bool hasBias = false;
   bool hasResidual = false;
   LibraryActivation activation = LibraryActivation::None;
-  uint8_t reserved[3] = {0, 0, 0};
+  uint8_t proposal = 0; ///< below kMaxProposals
+  uint8_t reserved[2] = {0, 0};
   float factor = 1;
 };
 inline constexpr size_t kScaledMatmulSizes = 5;
@@ -70,7 +75,8 @@ struct ConvCall {
   bool hasResidual = false;
   LibraryActivation activation = LibraryActivation::None;
   bool allowTf32 = false;
-  uint16_t reserved = 0;
+  uint8_t proposal = 0; ///< below kMaxProposals
+  uint8_t reserved = 0;
   int32_t groups = 1;
   int32_t strides[2] = {1, 1};
   int32_t dilations[2] = {1, 1};

@@ -139,11 +139,11 @@ Status checkCancelled(const std::atomic<bool> *cancel) {
              : Status::ok();
 }
 
-Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &options) {
-  CompiledRegions result;
+/// The different regions of a module, and by region which it is; names and symbols go to `result`.
+static std::vector<std::unique_ptr<UniqueRegion>>
+uniqueRegions(ModuleOp module, std::vector<size_t> &uniqueOf, CompiledRegions &result) {
   std::vector<std::unique_ptr<UniqueRegion>> regions;
   llvm::StringMap<size_t> indexOfText;
-  std::vector<size_t> uniqueOf;
   module.walk([&](tn::RegionOp region) {
     codegen::RegionSource source = codegen::outline(region);
     auto [entry, isNew] = indexOfText.try_emplace(source.text, regions.size());
@@ -161,9 +161,19 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
   });
   result.regions = uniqueOf.size();
   result.uniqueRegions = regions.size();
+  return regions;
+}
 
+static const CompileCache &cacheOf(const CodegenOptions &options) {
   static const CompileCache kNoCache("");
-  const CompileCache &cache = options.cache ? *options.cache : kNoCache;
+  return options.cache ? *options.cache : kNoCache;
+}
+
+Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &options) {
+  CompiledRegions result;
+  std::vector<size_t> uniqueOf;
+  std::vector<std::unique_ptr<UniqueRegion>> regions = uniqueRegions(module, uniqueOf, result);
+  const CompileCache &cache = cacheOf(options);
   std::vector<Task> tasks;
   for (const CodeTarget &target : options.targets) {
     for (const std::unique_ptr<UniqueRegion> &region : regions) {
@@ -191,6 +201,41 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
     result.code.push_back(std::move(code));
   }
   return result;
+}
+
+Result<std::vector<Result<CompiledRegions>>> compileRegionsApart(ModuleOp module,
+                                                                 const CodegenOptions &options) {
+  CompiledRegions all;
+  std::vector<size_t> uniqueOf;
+  std::vector<std::unique_ptr<UniqueRegion>> regions = uniqueRegions(module, uniqueOf, all);
+  const CompileCache &cache = cacheOf(options);
+  const CodeTarget &target = options.targets.front();
+  std::vector<Task> tasks;
+  for (const std::unique_ptr<UniqueRegion> &region : regions) {
+    tasks.push_back({region.get(), &target, std::nullopt, ""});
+  }
+  runTasks(tasks, options, cache);
+  TENON_TRY(checkCancelled(options.cancel));
+  std::vector<Result<CompiledRegions>> parts;
+  for (auto [index, unique] : llvm::enumerate(uniqueOf)) {
+    const Task &task = tasks[unique];
+    if (!task.compiled) {
+      parts.push_back(failureOf(task));
+      continue;
+    }
+    CompiledRegions part;
+    part.regionSymbols = {all.regionSymbols[index]};
+    plan::LevelCode level{.level = target.level, .kernels = {}, .regions = {task.compiled->code}};
+    Result<std::string> code = link(target, task, level.kernels, cache);
+    if (!code) {
+      parts.push_back(code.takeStatus());
+      continue;
+    }
+    part.levels.push_back(std::move(level));
+    part.code.push_back(std::move(*code));
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 bool isRegionText(ModuleOp module) {

@@ -8,7 +8,10 @@
 #include "support/Result.h"
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace tenon::pipeline {
 
@@ -23,6 +26,8 @@ struct CompiledRegions {
   /// The symbol and text of each different region, for dumps.
   std::vector<std::string> symbols;
   std::vector<std::string> texts;
+  /// Machine code of the first object, for a GPU; empty where the driver makes it.
+  std::vector<std::byte> cubin;
 };
 
 struct CodegenOptions {
@@ -41,6 +46,11 @@ struct CodegenOptions {
 Status checkCancelled(const std::atomic<bool> *cancel);
 
 Result<CompiledRegions> compileRegions(mlir::ModuleOp module, const CodegenOptions &options);
+
+/// Each region by itself for the only target, in the order of the module, linked into an object of
+/// its own; or why there is no code for it.
+Result<std::vector<Result<CompiledRegions>>> compileRegionsApart(mlir::ModuleOp module,
+                                                                 const CodegenOptions &options);
 
 /// Compiles the text of one region, the module `region`, and nothing else: a reproducer.
 Status compileRegionText(std::string_view text, mlir::ModuleOp region,

@@ -1,6 +1,7 @@
-// Candidates of a problem are compiled together, so that all threads are at work, and linked into
-// one code object, which each engine holds. Relies on Compilation calling
-// `afterFormRegions` while the module's weights are there.
+// Candidates of a problem are compiled together, so that all threads are at work. On a CPU they are
+// linked into one code object, which each engine holds; on a GPU, whose driver loads all code of an
+// engine, into one each, while those of the problem before are measured. Relies on Compilation
+// calling `afterFormRegions` while the module's weights are there.
 #include "compiler/pipeline/KernelTuning.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
@@ -15,6 +16,12 @@
 #include "support/text/Text.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <atomic>
+#include <cstdio>
+#include <future>
+#include <span>
+#include <thread>
+
 using namespace mlir;
 
 namespace tenon::pipeline {
@@ -22,6 +29,8 @@ namespace {
 
 /// Of the engines of one problem together: they are files, and all are mapped at once.
 constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
+/// Threads that are left to who measures, and to a GPU's driver, while the next are compiled.
+constexpr unsigned kFreeThreads = 2;
 
 /// A problem with its first region, and what can compute it.
 struct Entry {
@@ -66,17 +75,68 @@ public:
 
   Status run(ModuleOp module, tn::WeightStore &weights) {
     TENON_TRY(collect(module));
-    TENON_ASSIGN(std::vector<size_t> order, measurer.order(problems));
-    for (size_t index : order) {
-      TENON_ASSIGN(bool goesOn, measure(index, weights));
-      if (!goesOn) {
-        break;
+    TENON_ASSIGN(order, measurer.order(problems));
+    std::optional<Batch> batch = batchOf(0);
+    Made made = batch ? compile(*batch, weights) : Made();
+    while (batch) {
+      TENON_ASSIGN(std::vector<EngineCandidate> candidates, made.get());
+      std::optional<Batch> after;
+      if (isAhead()) {
+        after = following(*batch, candidates.size());
+        made = after ? compile(*after, weights) : Made();
       }
+      Result<bool> goesOn = measurer.measure(problems[order[batch->place]], candidates);
+      for (const EngineCandidate &candidate : candidates) {
+        (void)std::remove(candidate.engine.c_str());
+      }
+      if (!goesOn || !*goesOn) {
+        return goesOn.takeStatus();
+      }
+      if (!isAhead()) {
+        after = following(*batch, candidates.size());
+        made = after ? compile(*after, weights) : Made();
+      }
+      batch = std::move(after);
     }
     return Status::ok();
   }
 
 private:
+  /// Candidates of a problem that are measured together.
+  struct Batch {
+    size_t place = 0;                               ///< of the problem, in the order
+    std::vector<dispatch::KernelCandidate> kernels; ///< all of the problem
+    size_t next = 1; ///< of these; the first one is measured with all others
+  };
+  using Made = std::future<Result<std::vector<EngineCandidate>>>;
+
+  /// Measuring does not disturb compiling, nor the other way round.
+  bool isAhead() const { return !options.gpus.empty(); }
+
+  std::optional<Batch> batchOf(size_t place) {
+    return place < order.size() ? std::optional(Batch{place, ranked(order[place])}) : std::nullopt;
+  }
+
+  /// What comes after a batch, of which so many candidates were made.
+  std::optional<Batch> following(Batch &batch, size_t made) {
+    size_t next = batch.next + made - 1;
+    return request.areAll && next < batch.kernels.size()
+               ? Batch{batch.place, std::move(batch.kernels), next}
+               : batchOf(batch.place + 1);
+  }
+
+  Made compile(const Batch &batch, tn::WeightStore &weights) {
+    size_t count = std::min(batch.kernels.size() - batch.next, kMaxCandidates - 1);
+    std::vector<dispatch::KernelCandidate> together = {batch.kernels.front()};
+    llvm::append_range(together, llvm::ArrayRef(batch.kernels).slice(batch.next, count));
+    return std::async(isAhead() ? std::launch::async : std::launch::deferred,
+                      [this, &weights, index = order[batch.place],
+                       kernels = std::move(together)]() -> Result<std::vector<EngineCandidate>> {
+                        TENON_TRY(checkCancelled(options.cancel));
+                        return compileCandidates(index, kernels, weights);
+                      });
+  }
+
   Status collect(ModuleOp module) {
     llvm::StringMap<size_t> known;
     Status status;
@@ -128,29 +188,6 @@ private:
     return Status::ok();
   }
 
-  /// Whether the measurer goes on after this problem.
-  Result<bool> measure(size_t index, tn::WeightStore &weights) {
-    std::vector<dispatch::KernelCandidate> kernels = ranked(index);
-    size_t next = 1; // the first one is measured with all others
-    do {
-      TENON_TRY(checkCancelled(options.cancel));
-      size_t count = std::min(kernels.size() - next, kMaxCandidates - 1);
-      std::vector<dispatch::KernelCandidate> together = {kernels.front()};
-      llvm::append_range(together, llvm::ArrayRef(kernels).slice(next, count));
-      TENON_ASSIGN(std::vector<EngineCandidate> candidates,
-                   compileCandidates(index, together, weights));
-      Result<bool> goesOn = measurer.measure(problems[index], candidates);
-      for (const EngineCandidate &candidate : candidates) {
-        (void)std::remove(candidate.engine.c_str());
-      }
-      if (!goesOn || !*goesOn) {
-        return goesOn;
-      }
-      next += candidates.size() - 1;
-    } while (request.areAll && next < kernels.size());
-    return true;
-  }
-
   /// The one without tuning, the measurer's warm start, then the others: of all in the order of
   /// their families, else by predicted time.
   std::vector<dispatch::KernelCandidate> ranked(size_t index) {
@@ -170,8 +207,8 @@ private:
     return all;
   }
 
-  /// The code of the regions of these models, linked together.
-  Result<CompiledRegions> compileTogether(llvm::ArrayRef<OwningOpRef<ModuleOp>> models) {
+  /// The regions of these models in one module.
+  static OwningOpRef<ModuleOp> moduleOf(llvm::ArrayRef<OwningOpRef<ModuleOp>> models) {
     ModuleOp first = *models.front();
     OwningOpRef<ModuleOp> all = ModuleOp::create(first.getLoc());
     (*all)->setAttrs(first->getAttrs());
@@ -181,13 +218,71 @@ private:
       Operation *copy = builder.clone(*regionOf(model.get())->getParentOfType<func::FuncOp>());
       cast<func::FuncOp>(copy).setName(strCat("main", index));
     }
-    CodegenOptions codegenOptions{.targets = {target},
-                                  .threads = options.threads,
-                                  .cache = &cache,
-                                  .progress = {},
-                                  .cancel = options.cancel,
-                                  .failed = {}};
-    return compileRegions(*all, codegenOptions);
+    return all;
+  }
+
+  unsigned threads() const {
+    return isAhead() ? std::max(options.threads, kFreeThreads + 1) - kFreeThreads : options.threads;
+  }
+
+  CodegenOptions codegenOptions() const {
+    return {.targets = {target},
+            .threads = threads(),
+            .cache = &cache,
+            .progress = {},
+            .cancel = options.cancel,
+            .failed = {}};
+  }
+
+  Result<CompiledRegions> compileTogether(llvm::ArrayRef<OwningOpRef<ModuleOp>> models) {
+    return compileRegions(*moduleOf(models), codegenOptions());
+  }
+
+  /// Of each model the code, or why there is none.
+  Result<std::vector<Result<CompiledRegions>>>
+  compileAll(llvm::ArrayRef<OwningOpRef<ModuleOp>> models) {
+    if (isAhead()) {
+      TENON_ASSIGN(std::vector<Result<CompiledRegions>> apart,
+                   compileRegionsApart(*moduleOf(models), codegenOptions()));
+      assemble(apart);
+      return apart;
+    }
+    Result<CompiledRegions> together = compileTogether(models);
+    std::vector<Result<CompiledRegions>> parts;
+    for (size_t i = 0; i < models.size(); ++i) {
+      // Together they fail together; then each tells for itself.
+      parts.push_back(together ? Result<CompiledRegions>(partOf(*together, i))
+                               : compileTogether(llvm::ArrayRef(models).slice(i, 1)));
+      TENON_TRY(checkCancelled(options.cancel));
+    }
+    return parts;
+  }
+
+  /// Machine code for each, on all threads. Where none is made, the driver makes it at load time.
+  void assemble(llvm::MutableArrayRef<Result<CompiledRegions>> all) const {
+    if (!options.assembler) {
+      return;
+    }
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+      for (size_t i = next++; i < all.size() && checkCancelled(options.cancel); i = next++) {
+        if (!all[i]) {
+          continue;
+        }
+        llvm::StringRef ptx = all[i]->code.front();
+        Result<std::vector<std::byte>> cubin = options.assembler->assemble(
+            std::as_bytes(std::span(ptx.data(), ptx.size())), target.level);
+        all[i]->cubin = cubin ? std::move(*cubin) : std::vector<std::byte>();
+      }
+    };
+    std::vector<std::thread> helpers;
+    for (unsigned i = 1; i < threads(); ++i) {
+      helpers.emplace_back(work);
+    }
+    work();
+    for (std::thread &helper : helpers) {
+      helper.join();
+    }
   }
 
   /// As files; not all where these become too large.
@@ -199,23 +294,15 @@ private:
       models.push_back(modelOf(entries[index].region));
       setKernel(*models.back(), kernel);
     }
-    std::optional<Result<CompiledRegions>> together;
-    if (options.gpus.empty()) { // a GPU's driver compiles all code of an engine that it opens
-      together = compileTogether(models);
-    }
+    TENON_ASSIGN(std::vector<Result<CompiledRegions>> all, compileAll(models));
     std::vector<EngineCandidate> candidates;
     uint64_t bytes = 0;
     for (size_t i = 0; i < kernels.size() && (i < 2 || bytes < kMaxBytes); ++i) {
-      // Together they fail together; then each tells for itself.
-      Result<CompiledRegions> own = together && *together
-                                        ? Result<CompiledRegions>(partOf(**together, i))
-                                        : compileTogether(llvm::ArrayRef(models).slice(i, 1));
-      TENON_TRY(checkCancelled(options.cancel));
-      std::string path = strCat(options.output, '.', i);
+      std::string path = strCat(options.output, '.', files++);
       std::string name = kernels[i].kernel.text();
       Result<uint64_t> size =
-          own ? writeRegionEngine(*models[i], *own, name, weights, options, path)
-              : Result<uint64_t>(own.takeStatus());
+          all[i] ? writeRegionEngine(*models[i], *all[i], name, weights, options, path)
+                 : Result<uint64_t>(all[i].takeStatus());
       bytes += size ? *size : 0;
       candidates.push_back({name, kernels[i].microseconds, path, size.takeStatus()});
     }
@@ -240,6 +327,8 @@ private:
   CodeTarget target;
   std::vector<TuningProblem> problems;
   std::vector<Entry> entries; ///< of the problems
+  std::vector<size_t> order;  ///< in which they are measured
+  size_t files = 0;           ///< written so far
 };
 
 } // namespace

@@ -40,9 +40,9 @@ public:
   /// Kernels that come before those of the least predicted time, the best first; texts that are no
   /// kernels of the problem do not matter.
   virtual std::vector<std::string> warmStart(const TuningProblem &problem) = 0;
-  /// The first candidate is the kernel that the problem gets without tuning; where all kernels are
-  /// asked for, more calls for the problem may follow, with that candidate and others. False to
-  /// measure no more.
+  /// On a GPU the next candidates are compiled meanwhile. The first candidate is the kernel that
+  /// the problem gets without tuning; where all kernels are asked for, more calls for the problem
+  /// may follow, with that candidate and others. False to measure no more.
   virtual Result<bool> measure(const TuningProblem &problem,
                                const std::vector<EngineCandidate> &candidates) = 0;
 };

@@ -99,7 +99,7 @@ void Compilation::noteApproximations(TargetGroup &group) {
 Status Compilation::selectKernels(TargetGroup &group, KernelSelector &selector,
                                   LevelRecords &others) {
   std::optional<MeasuredKernels> measured;
-  if (options.tuned && !group.profile.isGpu() && !options.guard) {
+  if (options.tuned && !options.guard) {
     measured.emplace(*options.tuned, group.targets, options.notice,
                      /*countsChoices=*/options.stopAfter == Phase::Dispatch);
   }

@@ -98,6 +98,7 @@ Result<uint64_t> writeRegionEngine(ModuleOp model, const CompiledRegions &compil
   llvm::StringRef code = compiled.code.front();
   content.variants.push_back(
       {built.variants.front(), std::as_bytes(std::span(code.data(), code.size()))});
+  content.variants.back().cubin = compiled.cubin;
   content.provenance.compiler = name;
   TENON_ASSIGN(engine::EngineFileSize size,
                engine::writeEngine(path, content, table.source(options.threads)));

@@ -1,10 +1,12 @@
 // Relies on the sizes in a region's text standing in its types, each before an 'x'.
 #include "compiler/tuning/TuningDatabase.h"
 
+#include "engine/Level.h"
 #include "support/Hash.h"
 #include "support/text/Text.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::tuning {
@@ -18,6 +20,13 @@ std::string textOf(const std::vector<int64_t> &sizes) {
     text += strCat(text.empty() ? "" : " ", size);
   }
   return text;
+}
+
+/// Whether code of both levels is for the same kind of device: what another kind measured says
+/// nothing of this one.
+bool areAlike(std::string_view level, std::string_view other) {
+  const engine::Level *own = engine::findLevel(level), *foreign = engine::findLevel(other);
+  return !own || !foreign || own->architecture == foreign->architecture;
 }
 
 /// How far sizes are apart: the sum of the doublings between each two.
@@ -53,8 +62,8 @@ Problem problemOf(std::string_view text) {
   return problem;
 }
 
-TuningDatabase::TuningDatabase(const std::vector<Record> &all, Device ownDevice)
-    : own(std::move(ownDevice)) {
+TuningDatabase::TuningDatabase(const std::vector<Record> &all, std::vector<Device> ownDevices)
+    : devices(std::move(ownDevices)) {
   for (Record &record : newestOf(all)) {
     std::string problem = record.problem;
     records.emplace(std::move(problem), std::move(record));
@@ -63,10 +72,18 @@ TuningDatabase::TuningDatabase(const std::vector<Record> &all, Device ownDevice)
 
 std::string TuningDatabase::levelOf(std::span<const std::string> levels) const {
   std::string best;
-  for (const std::string &level : own.levels) {
-    best = llvm::is_contained(levels, level) ? level : best;
+  for (const Device &device : devices) {
+    for (const std::string &level : device.levels) {
+      best = llvm::is_contained(levels, level) ? level : best;
+    }
   }
   return best;
+}
+
+const Device *TuningDatabase::deviceOf(std::string_view level) const {
+  auto found = llvm::find_if(
+      devices, [&](const Device &device) { return llvm::is_contained(device.levels, level); });
+  return found == devices.end() ? nullptr : &*found;
 }
 
 bool TuningDatabase::hasProblem(const Problem &problem) const {
@@ -75,10 +92,14 @@ bool TuningDatabase::hasProblem(const Problem &problem) const {
 
 /// The record that has the most in common says what differs.
 std::string TuningDatabase::missOf(const Problem &problem, const std::string &level) const {
+  const Device &own = *deviceOf(level);
   std::vector<std::string> least;
   bool isFirst = true;
   auto [begin, end] = records.equal_range(problem.hash);
   for (const auto &[hash, record] : llvm::make_range(begin, end)) {
+    if (!areAlike(record.level, level)) {
+      continue;
+    }
     std::vector<std::string> different;
     auto compare = [&](std::string_view what, std::string_view measured, std::string_view here) {
       if (measured != here) {
@@ -114,6 +135,7 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
   if (level.empty()) {
     return {nullptr, "this machine cannot run any of the levels that it is compiled for"};
   }
+  const Device &own = *deviceOf(level);
   auto [begin, end] = records.equal_range(problem.hash);
   for (const auto &[hash, record] : llvm::make_range(begin, end)) {
     if (record.device == own.name && record.threads == own.threads && record.level == level &&
@@ -121,15 +143,19 @@ TuningDatabase::Answer TuningDatabase::find(const Problem &problem,
       return {&record, ""};
     }
   }
-  return {nullptr, missOf(problem, level), begin != end};
+  bool isStale =
+      std::any_of(begin, end, [&](const auto &each) { return areAlike(each.second.level, level); });
+  return {nullptr, missOf(problem, level), isStale};
 }
 
 const Record *TuningDatabase::nearest(const Problem &problem, std::string_view level) const {
+  const Device *own = deviceOf(level);
   const Record *best = nullptr;
   double least = 0;
   for (const auto &[hash, record] : records) {
-    bool isAlike = record.form == problem.form && record.sizes.size() == problem.sizes.size() &&
-                   record.device == own.name && record.level == level;
+    bool isAlike = own && record.form == problem.form &&
+                   record.sizes.size() == problem.sizes.size() && record.device == own->name &&
+                   record.level == level;
     double apart = isAlike ? distance(record.sizes, problem.sizes) : 0;
     if (isAlike && (!best || apart < least)) {
       best = &record;
@@ -141,13 +167,15 @@ const Record *TuningDatabase::nearest(const Problem &problem, std::string_view l
 
 std::string TuningDatabase::digest() const {
   Hasher hasher;
-  hasher.update(strCat(own.name, '\n', own.threads, '\n', own.libraries, '\n'));
-  for (const std::string &level : own.levels) {
-    hasher.update(strCat(level, '\n'));
-  }
-  for (const auto &[hash, record] : records) {
-    if (record.device == own.name && record.threads == own.threads) {
-      hasher.update(strCat(lineOf(record), '\n'));
+  for (const Device &own : devices) {
+    hasher.update(strCat(own.name, '\n', own.threads, '\n', own.libraries, '\n'));
+    for (const std::string &level : own.levels) {
+      hasher.update(strCat(level, '\n'));
+    }
+    for (const auto &[hash, record] : records) {
+      if (record.device == own.name && record.threads == own.threads) {
+        hasher.update(strCat(lineOf(record), '\n'));
+      }
     }
   }
   return hasher.digest().hex();

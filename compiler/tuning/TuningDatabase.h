@@ -14,8 +14,8 @@ namespace tenon::tuning {
 
 /// What a measurement must have in common with this machine to say something about it.
 struct Device {
-  std::string name; ///< processor and caches
-  uint64_t threads = 1;
+  std::string name;                ///< processor and caches, or GPU, memory and driver
+  uint64_t threads = 1;            ///< of a CPU
   std::string libraries;           ///< as Record's
   std::vector<std::string> levels; ///< of code that it runs, worst first
 };
@@ -34,7 +34,8 @@ Problem problemOf(std::string_view text);
 
 class TuningDatabase {
 public:
-  TuningDatabase(const std::vector<Record> &records, Device ownDevice);
+  /// `ownDevices` have no level in common: those of a CPU and of a GPU.
+  TuningDatabase(const std::vector<Record> &records, std::vector<Device> ownDevices);
 
   struct Answer {
     const Record *record = nullptr;
@@ -48,16 +49,17 @@ public:
   /// Of the same form on this device, at sizes as near as possible; null for none.
   const Record *nearest(const Problem &problem, std::string_view level) const;
 
-  const Device &device() const { return own; }
-  /// The best of `levels` that the device runs; empty for none.
+  /// The best of `levels` that a device of this machine runs; empty for none.
   std::string levelOf(std::span<const std::string> levels) const;
   /// Of all that may be answered: equal ones give equal engines.
   std::string digest() const;
 
 private:
+  /// That runs the level.
+  const Device *deviceOf(std::string_view level) const;
   std::string missOf(const Problem &problem, const std::string &level) const;
 
-  Device own;
+  std::vector<Device> devices;
   std::multimap<std::string, Record> records; ///< by problem
 };
 

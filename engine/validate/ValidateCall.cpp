@@ -65,7 +65,8 @@ std::optional<std::string> faultOfScaledMatmul(const Instruction &instruction) {
       !areAtMost(call,
                  {offsetof(ScaledMatmulCall, hasBias), offsetof(ScaledMatmulCall, hasResidual)},
                  1) ||
-      !areAtMost(call, {offsetof(ScaledMatmulCall, activation)}, kLastActivation)) {
+      !areAtMost(call, {offsetof(ScaledMatmulCall, activation)}, kLastActivation) ||
+      !areAtMost(call, {offsetof(ScaledMatmulCall, proposal)}, kMaxProposals - 1)) {
     return kBadForm;
   }
   ScaledMatmulCall matmul;
@@ -86,7 +87,8 @@ std::optional<std::string> faultOfConv(const Instruction &instruction) {
                  {offsetof(ConvCall, hasBias), offsetof(ConvCall, hasResidual),
                   offsetof(ConvCall, allowTf32)},
                  1) ||
-      !areAtMost(call, {offsetof(ConvCall, activation)}, kLastActivation)) {
+      !areAtMost(call, {offsetof(ConvCall, activation)}, kLastActivation) ||
+      !areAtMost(call, {offsetof(ConvCall, proposal)}, kMaxProposals - 1)) {
     return kBadForm;
   }
   ConvCall conv;

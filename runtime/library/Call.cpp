@@ -41,6 +41,9 @@ public:
     isGood &= value <= most;
     return isGood ? value : 0;
   }
+  void readProposal(uint8_t &proposal) {
+    proposal = static_cast<uint8_t>(byteUpTo(engine::kMaxProposals - 1));
+  }
   void read(bool &flag) { flag = byteUpTo(1) != 0; }
   void read(engine::LibraryActivation &activation) {
     activation = static_cast<engine::LibraryActivation>(
@@ -98,6 +101,7 @@ Result<engine::ScaledMatmulCall> decodeScaledMatmul(Bytes call) {
   fields.read(result.hasBias);
   fields.read(result.hasResidual);
   fields.read(result.activation);
+  fields.readProposal(result.proposal);
   for (size_t i = 0; i < sizeof(result.reserved); ++i) {
     fields.byteUpTo(0);
   }
@@ -115,7 +119,7 @@ Result<engine::ConvCall> decodeConv(Bytes call) {
   fields.read(result.hasResidual);
   fields.read(result.activation);
   fields.read(result.allowTf32);
-  fields.byteUpTo(0);
+  fields.readProposal(result.proposal);
   fields.byteUpTo(0);
   int32_t groups[1];
   fields.read(groups, 1);

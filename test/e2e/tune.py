@@ -213,7 +213,7 @@ class Refusals(TuneTest):
             self.compiled("mlp.onnx", "--store", self.store)
 
     def test_other_devices(self):
-        self.refuse(2, "TN0105", "tune", "mlp.onnx", "--target", "cuda:sm_90", "--store", self.store)
+        self.refuse(2, "TN0105", "tune", "mlp.onnx", "--target", "cuda:sm_90,cpu:native", "--store", self.store)
         self.refuse(2, "TN0111", "tune", "mlp.onnx", "-o", "mlp.onnx", "--store", self.store)
 
 

@@ -36,7 +36,6 @@ CLAIMS = [
     (r"no known bound on their iterations", ["compile --max-iterations", "run --max-iterations"]),
     (r"Quantize to 8 bits while it compiles", ["compile --precision=int8", "compile --allow=int8", "compile --data"]),
     (r"train a pruned model on", ["prune --data", "prune --epochs"]),
-    (r"Tune on GPUs", ["tune --device", "tune --gpu", "page docs/guides/tune.md # GPUs"]),
     (r"cannot quantize", ["verb quantize"]),
     (r"cannot prune", ["verb prune"]),
 ]
@@ -54,7 +53,6 @@ TRIED = [
     (r"sequences as inputs", "check sequences.onnx", "TN0301"),
     (r"no known bound on their iterations", "check loop.onnx", "TN0301"),
     (r"Quantize to 8 bits while it compiles", "compile MODEL --precision int8 -o x.tenon", "TN0105"),
-    (r"Tune on GPUs", "tune MODEL --target cuda:sm_90 -o x.tenon", "TN0105"),
 ]
 
 

@@ -231,6 +231,9 @@ int32_t MatmulPlan::configOf(size_t index, AlgoConfig attribute) const {
 
 size_t MatmulPlan::firstChoice() const {
   const engine::MatmulHint &hint = call.hint;
+  if (hint.version == 0) {
+    return size_t(hint.algorithm) < algorithms.size() ? size_t(hint.algorithm) : 0;
+  }
   if (static_cast<size_t>(hint.version) != api.getVersion() / 100 || sizes.m < hint.leastRows) {
     return 0;
   }
@@ -355,7 +358,8 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::ScaledMatmulCall &
                              .transposeB = true,
                              .hasBias = call.hasBias,
                              .hasResidual = call.hasResidual,
-                             .activation = call.activation};
+                             .activation = call.activation,
+                             .hint = {.algorithm = call.proposal}};
   int64_t m = values[0], n = values[1], k = values[2];
   std::array<int64_t, engine::kMatmulSizes> sizes = {m, n, k, 1, values[3], values[4], n, 0, 0, 0};
   return prepare(product, DType::F8E4M3FN, call.factor, std::as_bytes(std::span(&call, 1)), sizes,

@@ -30,6 +30,7 @@ public:
   }
   std::vector<size_t> bufferBytes() const override;
   bool allowsTensorCores() const override { return call.type != DType::F32 || call.allowTf32; }
+  size_t proposal() const override { return call.proposal; }
   Status build(Graph &graph) const override { return buildProduct(graph, true); }
   bool canSplit() const override {
     return call.hasBias || call.hasResidual || call.activation != engine::LibraryActivation::None;

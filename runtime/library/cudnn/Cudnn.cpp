@@ -53,6 +53,7 @@ Result<std::unique_ptr<Plan>> Cudnn::solve(std::unique_ptr<Problem> problem, con
                                            size_t alignment) {
   std::string text = problem->text();
   bool allowTensorCores = problem->allowsTensorCores();
+  unsigned proposals = static_cast<unsigned>(problem->proposal()) + 1;
   std::unique_ptr<GraphPlan> plan(
       new GraphPlan(shared_from_this(), api, context, std::move(problem)));
   if (std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key)) {
@@ -61,7 +62,7 @@ Result<std::unique_ptr<Plan>> Cudnn::solve(std::unique_ptr<Problem> problem, con
     }
   }
   EngineLimits limits{options.workspaceLimit, allowTensorCores,
-                      options.meter ? std::max(1u, options.candidates) : 1};
+                      options.meter ? std::max(proposals, options.candidates) : proposals};
   Status status = plan->build(limits, alignment);
   if (status && options.meter) {
     status = plan->measure(*options.meter, memory);

@@ -27,6 +27,7 @@ Status GraphPlan::build(const EngineLimits &limits, size_t alignment) {
     return found.takeStatus();
   }
   candidates = std::move(*found);
+  chosen = problem->proposal() < candidates.size() ? problem->proposal() : 0;
   return Status::ok();
 }
 

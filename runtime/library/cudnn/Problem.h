@@ -23,6 +23,8 @@ public:
   /// What every tensor has if every buffer has `given`.
   virtual size_t alignment(size_t given) const { return given; }
   virtual bool allowsTensorCores() const { return true; }
+  /// Which of the library's executables is taken, from 0; the first where there are fewer.
+  virtual size_t proposal() const { return 0; }
 
   /// All of the call.
   virtual Status build(Graph &graph) const = 0;

@@ -477,7 +477,8 @@ TEST(Validate, ProductsOf8BitFloats) {
   spoil(offsetof(ScaledMatmulCall, hasBias), 2);
   spoil(offsetof(ScaledMatmulCall, hasResidual), 2);
   spoil(offsetof(ScaledMatmulCall, activation), 3);
-  spoil(offsetof(ScaledMatmulCall, reserved) + 2, 1);
+  spoil(offsetof(ScaledMatmulCall, proposal), kMaxProposals);
+  spoil(offsetof(ScaledMatmulCall, reserved) + 1, 1);
   cases.push_back({"factor", bad, [](Plan &p) {
                      ScaledMatmulCall endless;
                      endless.hasBias = true;
@@ -518,6 +519,7 @@ TEST(Validate, InstructionsOfAGpu) {
   spoil(4, offsetof(MatmulCall, hint) + 3, 0x80);
   spoil(4, offsetof(MatmulCall, hint) + offsetof(MatmulHint, leastRows) + 3, 0x80);
   spoil(5, offsetof(ConvCall, activation), 3);
+  spoil(5, offsetof(ConvCall, proposal), kMaxProposals);
   spoil(5, offsetof(ConvCall, reserved), 1);
   spoil(5, offsetof(ConvCall, groups), 0);
   spoil(5, offsetof(ConvCall, strides) + 4, 0);

@@ -105,6 +105,22 @@ TEST_F(ConvTest, WhatElseThereIsIfNothingFits) {
       << "never TF32";
 }
 
+TEST_F(ConvTest, AProposalIsTakenWhereThereIsOne) {
+  engine::ConvCall call = plain(DType::F16);
+  std::vector<int64_t> sizes = sizesOf(call, {1, 4, 4, 2, 2, 1, 1});
+  auto choiceOf = [&](uint8_t proposal) {
+    call.proposal = proposal;
+    Result<std::unique_ptr<Plan>> plan = makeHandles(options)->prepare(bytesOf(call), sizes);
+    return plan ? (*plan)->describe() : plan.status().toString();
+  };
+  std::string first = choiceOf(0), second = choiceOf(1);
+  EXPECT_NE(std::string::npos, first.find("choice 1 of 1")) << first;
+  EXPECT_NE(std::string::npos, second.find("choice 2 of 2")) << second;
+  EXPECT_NE(first.substr(0, first.find(',')), second.substr(0, second.find(',')));
+  state().engines = 4;
+  EXPECT_NE(std::string::npos, choiceOf(3).find("choice 1 of")) << "there are fewer";
+}
+
 TEST_F(ConvTest, NothingIsLeftBehind) {
   int before = state().alive;
   engine::ConvCall call = plain(DType::F16);

@@ -131,6 +131,19 @@ TEST_F(MatmulTest, AHintHoldsForItsVersion) {
   EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "there is none";
 }
 
+TEST_F(MatmulTest, AProposalIsTakenWhereThereIsOne) {
+  engine::MatmulCall call{.type = DType::F16};
+  auto choiceOf = [&](int32_t proposal) {
+    call.hint = {.algorithm = proposal};
+    Result<std::unique_ptr<Plan>> plan =
+        makeHandles(options)->prepare(bytesOf(call), sizesOf(call, 16, 16, 16));
+    return plan ? (*plan)->describe() : plan.status().toString();
+  };
+  EXPECT_NE(std::string::npos, choiceOf(0).find("choice 1 of 3")) << choiceOf(0);
+  EXPECT_NE(std::string::npos, choiceOf(2).find("choice 3 of 3")) << choiceOf(2);
+  EXPECT_NE(std::string::npos, choiceOf(3).find("choice 1 of 3")) << "there are three";
+}
+
 TEST_F(MatmulTest, MeasuringTakesTheFastestAndKeepsIt) {
   struct FakeMeter final : Meter {
     Result<void *> allocate(size_t bytes) override {

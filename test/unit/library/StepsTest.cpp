@@ -84,6 +84,45 @@ TEST(LibrarySteps, ConvolutionIsACallWithAFallback) {
   EXPECT_EQ(Steps{"launch"}, stepsFor("silu"));
 }
 
+/// What tuning chooses among, besides our own kernels.
+TEST(LibrarySteps, AKernelMayBeALaterProposal) {
+  std::string x = "tensor<64x1024xf16>", w = "tensor<1024x1024xf16>";
+  auto textWith = [&](const std::string &kernel) {
+    return "module {\nfunc.func @kernel(%x: " + x + ", %w: " + w + ") -> " + x +
+           " attributes {tn.strategy = \"contraction\"" + kernel +
+           "} {\n%y = tn.matmul %x, %w : (" + x + ", " + w + ") -> " + x + "\nreturn %y : " + x +
+           "\n}\n}\n";
+  };
+  llvm::Expected<std::vector<dispatch::KernelCandidate>> all =
+      kernelCandidates(textWith(""), target::targetOf("sm_90a"));
+  ASSERT_TRUE(static_cast<bool>(all));
+  std::vector<std::string> calls;
+  for (const dispatch::KernelCandidate &candidate : *all) {
+    if (candidate.kernel.family == "cublaslt") {
+      calls.push_back(candidate.kernel.text());
+    }
+  }
+  EXPECT_EQ((std::vector<std::string>{"cublaslt", "cublaslt{proposal=2}", "cublaslt{proposal=3}",
+                                      "cublaslt{proposal=4}"}),
+            calls);
+  llvm::Expected<dispatch::KernelChoice> third =
+      dispatch::KernelChoice::parse("cublaslt{proposal=3}");
+  ASSERT_TRUE(static_cast<bool>(third));
+  llvm::Expected<dispatch::KernelSelection> selected =
+      selectKernel(textWith(""), target::targetOf("sm_90a"), {&*third, {}});
+  ASSERT_TRUE(static_cast<bool>(selected)) << llvm::toString(selected.takeError());
+  EXPECT_EQ("cublaslt{proposal=3}", selected->chosen.text());
+  llvm::Expected<CompiledRegion> region =
+      compileRegion(textWith(", tn.kernel = {cublaslt = {proposal = 3 : i64}}"), "k_region",
+                    target::targetOf("sm_90a"));
+  ASSERT_TRUE(static_cast<bool>(region)) << llvm::toString(region.takeError());
+  engine::MatmulCall call;
+  ASSERT_EQ(sizeof(call), region->code.steps.front().call.size());
+  std::memcpy(&call, region->code.steps.front().call.data(), sizeof(call));
+  EXPECT_EQ(0, call.hint.version);
+  EXPECT_EQ(2, call.hint.algorithm) << "counted from 0";
+}
+
 /// Of a product of `rows` x 1,024 x `columns` as a library does it.
 engine::MatmulHint hintOf(const std::string &rows, const std::string &columns,
                           const std::string &type, bool hasResidual) {

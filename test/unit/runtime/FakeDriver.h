@@ -27,6 +27,7 @@ public:
     const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
     std::string_view names = visible ? visible : "";
     devices += static_cast<int>(std::count(names.begin(), names.end(), ','));
+    memoryLimit = std::getenv("TENON_FAKE_GPU") ? size_t(64) << 30 : memoryLimit;
   }
   void reset() override {
     counts.clear();
@@ -114,6 +115,9 @@ Driver &driver();
 /// Does the work of a stream now, or records it.
 int submit(runtime::cuda::StreamHandle stream, std::unique_ptr<runtime::cuda::CudaNodeObject> node);
 int submitWork(runtime::cuda::StreamHandle stream, std::function<int()> work);
+
+/// Runs a kernel now.
+int runKernel(const runtime::cuda::CudaFunctionObject &function, const KernelCall &call);
 
 /// Reads the arguments of a launch as the driver does: now.
 int readCall(const runtime::cuda::CudaFunctionObject &function, unsigned grid, unsigned block,

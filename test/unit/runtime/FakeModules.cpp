@@ -1,6 +1,7 @@
 // Modules, their kernels and launches, and tensor maps.
 
 #include "test/unit/runtime/FakeDriver.h"
+#include "test/unit/runtime/FakePlan.h"
 #include "test/unit/runtime/FakePtx.h"
 
 #include <cstring>
@@ -8,6 +9,33 @@
 using namespace tenon::runtime::cuda;
 
 namespace tenon::test {
+
+int runKernel(const CudaFunctionObject &function, const KernelCall &call) {
+  return function.unknown ? FakePlan::get()->run(function.name, function.kernelsOfModule, call)
+                          : function.info->run(call);
+}
+
+/// A kernel by its declaration alone: its arguments may be any.
+static std::unique_ptr<CudaFunctionObject> unknownKernel(const std::string &text, size_t start,
+                                                         const char *name) {
+  auto countIn = [](std::string_view where, std::string_view what) {
+    size_t count = 0;
+    for (size_t at = where.find(what); at != std::string_view::npos;
+         at = where.find(what, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  std::unique_ptr<CudaFunctionObject> function = std::make_unique<CudaFunctionObject>();
+  std::string_view head = std::string_view(text).substr(start, text.find('{', start) - start);
+  function->unknown =
+      std::make_unique<KernelInfo>(KernelInfo{name, 0, countIn(head, ".param"), nullptr});
+  function->info = function->unknown.get();
+  function->name = name;
+  function->unknown->name = function->name.c_str();
+  function->kernelsOfModule = countIn(text, ".entry ");
+  return function;
+}
 
 int readCall(const CudaFunctionObject &function, unsigned grid, unsigned block, unsigned shared,
              void **params, KernelCall &call) {
@@ -47,6 +75,9 @@ EXPORT int cuModuleLoadDataEx(ModuleHandle *module, const void *image, unsigned 
   // What an assembler made begins with the header of an ELF file.
   constexpr size_t headerBytes = 64;
   bool isCubin = std::memcmp(start, "\x7f\x45LF", 4) == 0;
+  if (isCubin && FakePlan::get()) {
+    return kInvalidPtx; // the PTX behind it has the kernels' names
+  }
   std::string text = isCubin ? start + headerBytes : start;
   if (!isCubin) {
     ++driver().compiled;
@@ -57,7 +88,7 @@ EXPORT int cuModuleLoadDataEx(ModuleHandle *module, const void *image, unsigned 
       std::strncpy(static_cast<char *>(values[0]), log.c_str(),
                    reinterpret_cast<size_t>(values[1]));
     }
-    if (!log.empty() || !isForThis || text.find(".version ") == std::string::npos) {
+    if (!log.empty() || !isForThis || ("\n" + text).find("\n.version ") == std::string::npos) {
       return kInvalidPtx;
     }
   }
@@ -76,7 +107,9 @@ EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, co
   FAKE_IN_CONTEXT(cuModuleGetFunction)
   const KernelInfo *kernel = findKernel(name);
   size_t start = module->text.find(std::string(".entry ") + name + "(");
-  std::unique_ptr<const KernelInfo> own = kernel ? nullptr : interpretedKernel(module->text, name);
+  bool isInterpreted = !kernel && !FakePlan::get();
+  std::unique_ptr<const KernelInfo> own =
+      isInterpreted ? interpretedKernel(module->text, name) : nullptr;
   if ((kernel || own) && start != std::string::npos) {
     module->functions.push_back(std::make_unique<CudaFunctionObject>());
     module->functions.back()->info = kernel ? kernel : own.get();
@@ -84,6 +117,11 @@ EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, co
     std::string head = module->text.substr(start, module->text.find('{', start) - start);
     module->functions.back()->hasLargeCluster =
         head.find(".reqnctapercluster 16") != std::string::npos;
+    *function = module->functions.back().get();
+    return kSuccess;
+  }
+  if (start != std::string::npos && FakePlan::get()) {
+    module->functions.push_back(unknownKernel(module->text, start, name));
     *function = module->functions.back().get();
     return kSuccess;
   }
@@ -131,6 +169,9 @@ EXPORT int cuTensorMapEncodeTiled(EncodedTensorMap *map, int elementType, unsign
                                   const unsigned *box, const unsigned *elementStrides,
                                   int interleave, int swizzle, int l2Promotion, int fill) {
   FAKE(cuTensorMapEncodeTiled)
+  if (FakePlan::get()) {
+    return kSuccess; // its kernels read no tensors
+  }
   constexpr uint64_t most = uint64_t(1) << 32;
   uint64_t start = reinterpret_cast<uint64_t>(address);
   bool isKnown = elementType == kTensorMapUint16 && rank == 2 && interleave == 0 &&

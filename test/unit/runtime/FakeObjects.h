@@ -20,6 +20,9 @@ using test::KernelInfo;
 struct CudaFunctionObject {
   const KernelInfo *info;
   std::unique_ptr<const KernelInfo> own; ///< of a kernel that is interpreted
+  std::unique_ptr<KernelInfo> unknown = nullptr; ///< `info` of a kernel that a FakePlan runs
+  std::string name = "";                         ///< of such a kernel
+  size_t kernelsOfModule = 0;
   int dynamicBytes = 0; ///< that are allowed: a driver takes the static ones from 48 KiB
   bool hasLargeCluster = false, mayHaveIt = false; ///< of more than kPortableCluster blocks
 };

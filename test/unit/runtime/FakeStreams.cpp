@@ -2,6 +2,7 @@
 // runs in an order that shows where an edge is missing.
 
 #include "test/unit/runtime/FakeDriver.h"
+#include "test/unit/runtime/FakePlan.h"
 
 #include <algorithm>
 
@@ -20,7 +21,7 @@ int submit(StreamHandle stream, std::unique_ptr<CudaNodeObject> node) {
     nodes.push_back(std::move(node));
     return kSuccess;
   }
-  return node->function ? node->function->info->run(node->call) : node->work();
+  return node->function ? runKernel(*node->function, node->call) : node->work();
 }
 
 int submitWork(StreamHandle stream, std::function<int()> work) {
@@ -80,7 +81,7 @@ int runNodes(const std::vector<std::unique_ptr<CudaNodeObject>> &nodes) {
     }
     done[next] = true;
     const CudaNodeObject &node = *nodes[next];
-    if (int code = node.function ? node.function->info->run(node.call) : node.work()) {
+    if (int code = node.function ? runKernel(*node.function, node.call) : node.work()) {
       return code;
     }
   }
@@ -189,7 +190,7 @@ EXPORT int cuEventRecord(EventHandle event, StreamHandle stream) {
   FAKE_IN_CONTEXT(cuEventRecord)
   event->capture = stream ? stream->capture : nullptr;
   event->last = event->capture ? stream->last : std::vector<NodeHandle>();
-  event->time = std::chrono::steady_clock::now();
+  event->time = FakePlan::get() ? FakePlan::get()->now() : std::chrono::steady_clock::now();
   return kSuccess;
 }
 

@@ -222,19 +222,19 @@ TEST(Store, TheNewestCounts) {
   EXPECT_EQ(expected.size(), 2u);
   std::ranges::reverse(all);
   EXPECT_EQ(linesOf(newestOf(all)), linesOf(expected));
-  TuningDatabase database({newer, old}, device());
+  TuningDatabase database({newer, old}, {device()});
   Problem problem = problemOf(kText);
   problem.families = "gemm 1";
   EXPECT_EQ(database.find(problem, std::vector<std::string>{"avx512"}).record->kernel,
             newer.untuned);
-  EXPECT_EQ(TuningDatabase({newer, old}, device()).digest(),
-            TuningDatabase({old, newer, old}, device()).digest());
-  EXPECT_NE(TuningDatabase({newer, old}, device()).digest(),
-            TuningDatabase({old}, device()).digest());
+  EXPECT_EQ(TuningDatabase({newer, old}, {device()}).digest(),
+            TuningDatabase({old, newer, old}, {device()}).digest());
+  EXPECT_NE(TuningDatabase({newer, old}, {device()}).digest(),
+            TuningDatabase({old}, {device()}).digest());
 }
 
 TEST(TuningDatabase, AnswersByTheWholeKey) {
-  TuningDatabase database({recordOf()}, device());
+  TuningDatabase database({recordOf()}, {device()});
   Problem problem = problemOf(kText);
   problem.families = "gemm 1";
   std::vector<std::string> levels = {"x86-64-v3", "avx512"};
@@ -252,7 +252,7 @@ TEST(TuningDatabase, AnswersByTheWholeKey) {
            {[](Record &r) { r.families = "gemm 2"; }, "families 'gemm 2', here 'gemm 1'"}}) {
     Record record = recordOf();
     each.change(record);
-    TuningDatabase::Answer answer = TuningDatabase({record}, device()).find(problem, levels);
+    TuningDatabase::Answer answer = TuningDatabase({record}, {device()}).find(problem, levels);
     EXPECT_FALSE(answer.record);
     EXPECT_NE(answer.miss.find(each.miss), std::string::npos) << answer.miss;
   }
@@ -261,10 +261,43 @@ TEST(TuningDatabase, AnswersByTheWholeKey) {
   EXPECT_EQ(database.find(problem, std::vector<std::string>{"x86-64-v3"}).record, nullptr);
 }
 
+/// A store may hold records of a CPU and of a GPU, of one text too.
+TEST(TuningDatabase, AsksTheDeviceThatRunsTheLevel) {
+  Device gpu = {"GPU, 132 multiprocessors", 1, "cuBLASLt 13.1.0", {"sm_90", "sm_90a"}};
+  Record onGpu = recordOf();
+  onGpu.device = gpu.name;
+  onGpu.threads = 1;
+  onGpu.level = "sm_90a";
+  onGpu.libraries = gpu.libraries;
+  std::vector<Record> records = {recordOf(), onGpu};
+  TuningDatabase both(records, {device(), gpu});
+  Problem problem = problemOf(kText);
+  problem.families = "gemm 1";
+  std::vector<std::string> cpuLevels = {"avx512"}, gpuLevels = {"sm_90a"};
+  ASSERT_TRUE(both.find(problem, cpuLevels).record);
+  EXPECT_EQ(both.find(problem, cpuLevels).record->device, "processor");
+  ASSERT_TRUE(both.find(problem, gpuLevels).record);
+  EXPECT_EQ(both.find(problem, gpuLevels).record->device, gpu.name);
+  EXPECT_TRUE(both.nearest(problemOf(kOtherSizes), "sm_90a"));
+  TuningDatabase::Answer ofGpuAlone =
+      TuningDatabase({onGpu}, {device(), gpu}).find(problem, cpuLevels);
+  EXPECT_FALSE(ofGpuAlone.record);
+  EXPECT_FALSE(ofGpuAlone.isStale) << ofGpuAlone.miss;
+  TuningDatabase withoutGpu(records, {device()});
+  EXPECT_NE(withoutGpu.find(problem, gpuLevels).miss.find("cannot run any"), std::string::npos);
+  EXPECT_FALSE(withoutGpu.nearest(problemOf(kOtherSizes), "sm_90a"));
+  EXPECT_NE(both.digest(), withoutGpu.digest());
+  gpu.libraries = "cuBLASLt 13.2.0";
+  TuningDatabase::Answer answer = TuningDatabase(records, {device(), gpu}).find(problem, gpuLevels);
+  EXPECT_NE(answer.miss.find("libraries 'cuBLASLt 13.1.0', here 'cuBLASLt 13.2.0'"),
+            std::string::npos)
+      << answer.miss;
+}
+
 TEST(TuningDatabase, KnowsTheNearestSizes) {
   Record far = recordOf("func.func @kernel(%0: tensor<1x2048x768xf32>, %1: tensor<768x3072xf32>)");
   far.label = "far";
-  TuningDatabase database({far, recordOf(), recordOf(kOtherForm)}, device());
+  TuningDatabase database({far, recordOf(), recordOf(kOtherForm)}, {device()});
   Problem problem = problemOf(kOtherSizes);
   const Record *nearest = database.nearest(problem, "avx512");
   ASSERT_TRUE(nearest);

@@ -2,13 +2,19 @@
 
 #pragma once
 
-#include "tools/tenon/bench/Runner.h"
+#include "runtime/tensors/Tensor.h"
+
+#include <vector>
 
 namespace tenon::tool {
 
-/// After runs on equal inputs: the largest difference of an element, as a part of the largest
-/// element of that output; infinite where only one is finite. Outputs that are no numbers do not
-/// count.
-double differenceOfOutputs(const Runner &runner, const Runner &reference);
+/// Of runs on equal inputs: the largest difference of an element, as a part of the largest element
+/// of that output; infinite where only one is finite. Outputs that are no numbers do not count.
+/// Works on all CPUs.
+double differenceOfOutputs(const std::vector<Tensor> &outputs,
+                           const std::vector<Tensor> &reference);
+/// What kernels of one region may differ by so, in other roundings and orders of sums, by the types
+/// of its outputs.
+double largestRounding(const std::vector<Tensor> &outputs);
 
 } // namespace tenon::tool

@@ -9,6 +9,7 @@
 #include "tools/tenon/bench/SuccessiveHalving.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
@@ -136,6 +137,11 @@ Result<KernelReport> benchKernels(const KernelBenchRequest &request, TaskListene
     compile.levels = {*best};
   }
   compile.threads = usableCpus();
+  if (!compile.gpus.empty()) {
+    if (Result<Ptxas> ptxas = Ptxas::find("")) {
+      compile.assembler = assemblerOf(std::move(*ptxas)); // on all threads, unlike the driver
+    }
+  }
   compile.notice = [&](std::string_view text) { listener.note(text); };
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
   compile.output = folder.path() + "/kernel.tenon";

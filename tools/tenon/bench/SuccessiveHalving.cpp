@@ -6,14 +6,18 @@
 
 #include "support/threads/ThreadPool.h"
 #include "tools/tenon/bench/Difference.h"
+#include "tools/tenon/bench/GpuRace.h"
 #include "tools/tenon/bench/NoiseProbe.h"
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/target/LocalGpu.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <future>
+#include <optional>
 
 namespace tenon::tool {
 namespace {
@@ -27,6 +31,10 @@ constexpr unsigned kMaxRepeats = 50;
 /// On a GPU, so that starting a graph does not count, which takes more than a small kernel:
 /// launches in a row, as they follow each other in a model.
 constexpr double kGpuSampleSeconds = 2e-3;
+/// From the fastest run of a kernel that counts the GPU's clock: beyond, a round was disturbed.
+constexpr double kMaxGpuSlowdown = 1.02;
+/// Where no operand is to be in the caches: so many times what these hold.
+constexpr uint64_t kCachesOfOthers = 2;
 /// A stage ends without a decision when so many times its rounds were disturbed, and a few more.
 constexpr size_t kPatience = 8, kMorePatience = 4;
 
@@ -79,12 +87,13 @@ private:
 };
 
 struct Candidate {
-  size_t index = 0; ///< of the candidates given
-  std::unique_ptr<Runner> runner;
-  std::unique_ptr<ColdRuns> cold;   ///< on a GPU, if asked for
-  std::vector<double> microseconds; ///< of rounds that count
+  size_t index = 0;                  ///< of the candidates given
+  std::unique_ptr<Runner> runner;    ///< on a CPU
+  std::unique_ptr<GpuContender> gpu; ///< on a GPU
+  std::vector<double> microseconds;  ///< of rounds that count
   unsigned repeats = 1;
 
+  runtime::Session &session() const { return gpu ? gpu->session() : runner->session(); }
   double least() const { return *std::ranges::min_element(microseconds); }
 };
 
@@ -93,17 +102,16 @@ public:
   explicit SuccessiveHalving(const MeasureOptions &measureOptions) : options(measureOptions) {}
 
   Status open(const std::vector<pipeline::EngineCandidate> &candidates) {
-    if (options.otherBytes > 0) {
-      TENON_ASSIGN(OtherData data, OtherData::create(options.otherBytes));
-      others.emplace(std::move(data));
-    }
+    std::vector<Loading> engines;
     for (const pipeline::EngineCandidate &candidate : candidates) {
-      MeasuredKernel kernel{.kernel = candidate.kernel,
-                            .predicted = candidate.predictedMicroseconds,
-                            .status = candidate.compiled};
-      if (kernel.status) {
-        kernel.status = openOne(candidate, kernel);
-      }
+      engines.push_back(load(candidate));
+    }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      MeasuredKernel kernel{.kernel = candidates[i].kernel,
+                            .predicted = candidates[i].predictedMicroseconds,
+                            .status = Status::ok()};
+      Result<std::shared_ptr<const runtime::Engine>> engine = engines[i].get();
+      kernel.status = engine ? openOne(std::move(*engine), kernel) : engine.takeStatus();
       outcome.kernels.push_back(std::move(kernel));
     }
     return Status::ok();
@@ -132,38 +140,90 @@ public:
   }
 
 private:
-  /// A session with the results of a first run, or why this kernel is not timed.
-  Status openOne(const pipeline::EngineCandidate &given, MeasuredKernel &kernel) {
-    runtime::EngineOptions engineOptions;
-    engineOptions.cacheFolder = "";
-    engineOptions.verifyWeights = false; // written just now
-    TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
-                 runtime::Engine::open(given.engine, engineOptions));
+  using Loading = std::future<Result<std::shared_ptr<const runtime::Engine>>>;
+
+  Loading load(const pipeline::EngineCandidate &given) const {
+    return std::async(options.loadsTogether ? std::launch::async : std::launch::deferred,
+                      [&given]() -> Result<std::shared_ptr<const runtime::Engine>> {
+                        TENON_TRY(Status(given.compiled));
+                        runtime::EngineOptions engineOptions;
+                        engineOptions.cacheFolder = "";
+                        engineOptions.verifyWeights = false; // written just now
+                        return runtime::Engine::open(given.engine, engineOptions);
+                      });
+  }
+
+  /// What runs and sees between the runs on the device of the first engine.
+  Status openDevice(const runtime::Engine &engine) {
+    if (!engine.gpu()) {
+      if (options.otherBytes > 0) {
+        TENON_ASSIGN(OtherData data, OtherData::create(options.otherBytes));
+        others.emplace(std::move(data));
+      }
+      return Status::ok();
+    }
+    GpuRaceOptions raceOptions{
+        .gpu = *engine.gpu(), .otherBytes = options.otherBytes, .writesInputs = !options.isCold};
+    if (options.isCold) {
+      TENON_ASSIGN(uint64_t cache, cacheOfGpu());
+      raceOptions.otherBytes = kCachesOfOthers * cache;
+    }
+    TENON_ASSIGN(std::vector<Tensor> inputs, seededInputs(engine));
+    TENON_ASSIGN(race, GpuRace::create(raceOptions, inputs));
+    return Status::ok();
+  }
+
+  Result<std::vector<Tensor>> seededInputs(const runtime::Engine &engine) const {
     InputFlags flags;
     flags.seed = options.seed;
-    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags, *engine));
-    TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), options.session));
+    return makeInputs(flags, engine);
+  }
+
+  /// A session with the results of a first run, or why this kernel is not timed.
+  Status openOne(std::shared_ptr<const runtime::Engine> engine, MeasuredKernel &kernel) {
+    if (!isOpen) {
+      TENON_TRY(openDevice(*engine));
+      isOpen = true;
+    }
     Candidate candidate;
     candidate.index = outcome.kernels.size();
-    candidate.runner = std::make_unique<Runner>(std::move(runner));
-    TENON_TRY(candidate.runner->run());
-    if (engine->gpu() && options.isCold) {
-      TENON_ASSIGN(candidate.cold,
-                   ColdRuns::create(engine, candidate.runner->inputs(), options.session));
+    if (race) {
+      TENON_ASSIGN(candidate.gpu, race->add(engine, options.session));
+    } else {
+      TENON_ASSIGN(std::vector<Tensor> inputs, seededInputs(*engine));
+      TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), options.session));
+      candidate.runner = std::make_unique<Runner>(std::move(runner));
+      TENON_TRY(candidate.runner->run());
     }
+    TENON_TRY(compare(candidate, kernel));
     TENON_ASSIGN(double microseconds, sample(candidate));
     if (!others) {
       double seconds = engine->gpu() ? kGpuSampleSeconds : kSampleSeconds;
       double repeats = seconds * 1e6 / std::max(microseconds, 1e-3);
       candidate.repeats = static_cast<unsigned>(std::clamp(repeats, 1.0, double(kMaxRepeats)));
     }
-    kernel.difference =
-        all.empty() ? 0 : differenceOfOutputs(*candidate.runner, *all.front().runner);
-    if (kernel.difference > options.maxDifference) {
+    all.push_back(std::move(candidate));
+    return Status::ok();
+  }
+
+  /// With the results of the first kernel that runs.
+  Status compare(const Candidate &candidate, MeasuredKernel &kernel) {
+    std::vector<Tensor> fetched;
+    if (candidate.gpu) {
+      TENON_ASSIGN(fetched, candidate.gpu->outputs());
+    }
+    const std::vector<Tensor> &outputs = candidate.gpu ? fetched : candidate.runner->outputs();
+    const std::vector<Tensor> &reference = all.empty()       ? outputs
+                                           : all.front().gpu ? firstOutputs
+                                                             : all.front().runner->outputs();
+    kernel.difference = differenceOfOutputs(outputs, reference);
+    if (kernel.difference > options.maxDifference.value_or(largestRounding(outputs))) {
       return Status::error(ErrorId::VerifyFailed,
                            fmt::format("its results differ by {:.1e}", kernel.difference));
     }
-    all.push_back(std::move(candidate));
+    if (all.empty()) {
+      firstOutputs = std::move(fetched);
+    }
     return Status::ok();
   }
 
@@ -171,12 +231,12 @@ private:
     if (others) {
       others->read(candidate.runner->inputs());
     }
-    if (candidate.cold) {
-      TENON_ASSIGN(double seconds, candidate.cold->seconds());
+    if (candidate.gpu && (options.isCold || options.otherBytes > 0)) {
+      TENON_ASSIGN(double seconds, candidate.gpu->seconds());
       return seconds * 1e6;
     }
     TENON_ASSIGN(std::vector<runtime::StepTime> steps,
-                 candidate.runner->session().timeSteps(candidate.repeats));
+                 candidate.session().timeSteps(candidate.repeats));
     double seconds = 0;
     for (const runtime::StepTime &step : steps) {
       seconds += step.seconds;
@@ -187,14 +247,20 @@ private:
   /// One sample of each, there and back in turn; nothing is kept of a round that was disturbed.
   Status runRound(const std::vector<Candidate *> &running, bool &isKept) {
     std::vector<double> times(running.size());
+    TENON_ASSIGN(double clockBefore, race ? race->clockSeconds() : Result<double>(0.0));
     RoundWatch watch;
     for (size_t i = 0; i < running.size(); ++i) {
       size_t place = (outcome.rounds + outcome.disturbed) % 2 == 0 ? i : running.size() - 1 - i;
       TENON_ASSIGN(times[place], sample(*running[place]));
     }
-    RoundWatch::Seen seen = watch.end(running.front()->runner->session().threads());
+    RoundWatch::Seen seen = watch.end(running.front()->session().threads());
+    if (race) { // which does not wait for CPUs
+      TENON_ASSIGN(double clockAfter, race->clockSeconds());
+      seen = {.waited = 0, .probe = std::max(clockBefore, clockAfter)};
+    }
     fastestProbe = std::min(fastestProbe, seen.probe);
-    bool isQuiet = seen.waited <= kMaxWaiting && seen.probe <= fastestProbe * kMaxSlowdown;
+    double slowdown = race ? kMaxGpuSlowdown : kMaxSlowdown;
+    bool isQuiet = seen.waited <= kMaxWaiting && seen.probe <= fastestProbe * slowdown;
     outcome.disturbed += isQuiet ? 0 : 1;
     isKept = isQuiet || options.allowNoise;
     for (size_t i = 0; i < running.size() && isKept; ++i) {
@@ -260,6 +326,9 @@ private:
 
   const MeasureOptions &options;
   std::optional<OtherData> others;
+  std::unique_ptr<GpuRace> race;    ///< on a GPU
+  bool isOpen = false;              ///< of the two above, the one that is wanted
+  std::vector<Tensor> firstOutputs; ///< on a GPU, of the first candidate that runs
   std::vector<Candidate> all;
   MeasureOutcome outcome;
   double fastestProbe = HUGE_VAL;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,15 +19,17 @@ struct MeasureOptions {
   uint64_t seed = 0; ///< of the inputs
   runtime::SessionOptions session;
   /// Bytes of other data that are read between two runs, as other regions of the model would do; 0
-  /// where all of the model stays in the caches.
+  /// where all of the model stays in the caches. Inputs stay there.
   uint64_t otherBytes = 0;
-  /// On a GPU: through more tensors in turn than its caches hold.
+  /// On a GPU: no operand is in the caches.
   bool isCold = false;
+  /// All engines are loaded at the same time, each by a thread: a GPU's driver may compile them.
+  bool loadsTogether = false;
   /// Disturbed rounds count too.
   bool allowNoise = false;
   /// Kernels of one region differ by roundings; what differs more from the first one computes
-  /// something else, and is not timed.
-  double maxDifference = 0.05;
+  /// something else, and is not timed. None for what roundings of a GPU's kernels can make.
+  std::optional<double> maxDifference = 0.05;
   size_t minRounds = 0; ///< of each stage
   BenchClock::time_point deadline = BenchClock::time_point::max();
   const std::atomic<bool> *cancel = nullptr; ///< may be null

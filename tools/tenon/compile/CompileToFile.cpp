@@ -95,9 +95,7 @@ Status applyCubin(CompileRequest &request, std::vector<std::string> &programs) {
     return asksForCubin(request) ? ptxas.takeStatus() : Status::ok();
   }
   programs.push_back(ptxas->file());
-  request.options.assembler = {ptxas->name(), [ptxas = *ptxas](Bytes ptx, std::string_view arch) {
-                                 return ptxas.assemble(ptx, arch);
-                               }};
+  request.options.assembler = assemblerOf(std::move(*ptxas));
   return Status::ok();
 }
 
@@ -209,7 +207,8 @@ Result<pipeline::CompileSummary> compileToFile(CompileRequest &request) {
     TENON_TRY(request.tune());
   }
   if (!request.noCache || !request.store.empty()) {
-    TENON_ASSIGN(options.tuned, localDatabase(request.store, options.notice));
+    TENON_ASSIGN(options.tuned,
+                 localDatabase(request.store, !options.gpus.empty(), options.notice));
   }
   return compileWithCubin(request);
 }

@@ -66,7 +66,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, TaskListe
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   if (request.useCache) {
-    TENON_ASSIGN(compile.tuned, localDatabase("", listener.notice()));
+    TENON_ASSIGN(compile.tuned, localDatabase("", !compile.gpus.empty(), listener.notice()));
   }
   compile.threads = usableCpus();
   compile.extraOutputs = request.extraOutputs;

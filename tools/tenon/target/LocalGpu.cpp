@@ -4,12 +4,26 @@
 
 #include "runtime/device/cuda/CudaDevice.h"
 
+#include "runtime/library/Library.h"
+#include "runtime/library/Loader.h"
+#include "tools/tenon/print/Format.h"
+
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace tenon::tool {
 
-Result<target::Target> localGpu() {
-  namespace cuda = runtime::cuda;
+namespace {
+
+namespace cuda = runtime::cuda;
+
+struct FoundGpu {
+  std::shared_ptr<const cuda::CudaDriver> driver;
+  cuda::DeviceInfo info;
+};
+
+Result<FoundGpu> findGpu() {
   TENON_ASSIGN(std::shared_ptr<const cuda::CudaDriver> driver,
                cuda::CudaDriver::open(cuda::kDriverLibrary));
   TENON_ASSIGN(int count, cuda::countDevices(*driver));
@@ -18,6 +32,25 @@ Result<target::Target> localGpu() {
                          "name a GPU: --target cuda:h200");
   }
   TENON_ASSIGN(cuda::DeviceInfo info, cuda::describeDevice(*driver, 0));
+  return FoundGpu{std::move(driver), std::move(info)};
+}
+
+/// "cuBLASLt 13.1.0, cuDNN 9.14.0"; NCCL computes nothing by itself.
+std::string librariesText() {
+  std::string text;
+  for (const library::FoundLibrary &found : library::findLibraries()) {
+    bool computes = found.name != library::kNccl.name && !found.version.empty();
+    text +=
+        computes ? fmt::format("{}{} {}", text.empty() ? "" : ", ", found.name, found.version) : "";
+  }
+  return text;
+}
+
+} // namespace
+
+Result<target::Target> localGpu() {
+  TENON_ASSIGN(FoundGpu gpu, findGpu());
+  const cuda::DeviceInfo &info = gpu.info;
   const target::Target *part = target::partOfGpu(info.name);
   const target::Target *row = part && part->arch->number == info.capability
                                   ? part
@@ -37,8 +70,36 @@ Result<target::Target> localGpu() {
   return local;
 }
 
+Result<tuning::Device> localGpuDevice() {
+  Result<FoundGpu> gpu = findGpu();
+  if (!gpu) {
+    return Status::error(
+        ErrorId::EngineNoVariant,
+        fmt::format("this machine has no GPU to measure on: {}", gpu.status().message()),
+        "tune on a machine with the GPU; tenon cache export and import move what "
+        "was measured");
+  }
+  const cuda::DeviceInfo &info = gpu->info;
+  tuning::Device device{.name = fmt::format("{}, {} multiprocessors, {}, driver {}", info.name,
+                                            info.multiprocessors, formatBytes(info.memoryBytes),
+                                            gpu->driver->versionText()),
+                        .threads = 1,
+                        .libraries = librariesText(),
+                        .levels = {}};
+  for (const engine::CudaArch &arch : engine::kCudaArchs) {
+    if (arch.isSpecific ? info.capability == arch.number : info.capability >= arch.number) {
+      device.levels.emplace_back(arch.name);
+    }
+  }
+  return device;
+}
+
+Result<uint64_t> cacheOfGpu() {
+  TENON_ASSIGN(FoundGpu gpu, findGpu());
+  return static_cast<uint64_t>(std::max(gpu.info.l2Bytes, 0));
+}
+
 Result<uint64_t> freeGpuMemory() {
-  namespace cuda = runtime::cuda;
   TENON_ASSIGN(std::shared_ptr<const cuda::CudaDevice> device,
                cuda::CudaDevice::open(cuda::kDriverLibrary, 0));
   cuda::ContextScope scope(*device);

@@ -2,10 +2,14 @@
 
 #include "tools/tenon/target/LocalStore.h"
 
+#include "engine/Level.h"
 #include "support/Environment.h"
 #include "tools/tenon/target/LocalCpu.h"
+#include "tools/tenon/target/LocalGpu.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace tenon::tool {
 
@@ -32,8 +36,28 @@ void noteFaults(const tuning::Records &records,
   }
 }
 
+std::string deviceText(const std::string &device, uint64_t threads, const std::string &level) {
+  return engine::parseCudaArch(level) ? fmt::format("{}: {}", device, level)
+                                      : fmt::format("{}: {} threads, {}", device, threads, level);
+}
+
+std::vector<tuning::Device> localDevices(const std::vector<tuning::Record> &records, bool asksGpu) {
+  std::vector<tuning::Device> devices = {localCpuDevice()};
+  bool isNeeded = asksGpu && std::ranges::any_of(records, [](const tuning::Record &record) {
+                    return engine::parseCudaArch(record.level).has_value();
+                  });
+  if (isNeeded) {
+    Result<tuning::Device> gpu = localGpuDevice();
+    if (gpu) { // without one, no record of a GPU answers here
+      devices.push_back(std::move(*gpu));
+    }
+  }
+  return devices;
+}
+
 Result<std::shared_ptr<const tuning::TuningDatabase>>
-localDatabase(const std::string &store, const std::function<void(std::string_view)> &notice) {
+localDatabase(const std::string &store, bool asksGpu,
+              const std::function<void(std::string_view)> &notice) {
   std::shared_ptr<const tuning::TuningDatabase> database;
   Result<std::string> folder = storeFolder(store);
   if (!folder) {
@@ -49,7 +73,8 @@ localDatabase(const std::string &store, const std::function<void(std::string_vie
   }
   noteFaults(*records, notice);
   if (!records->records.empty()) {
-    database = std::make_shared<const tuning::TuningDatabase>(records->records, localCpuDevice());
+    database = std::make_shared<const tuning::TuningDatabase>(
+        records->records, localDevices(records->records, asksGpu));
   }
   return database;
 }

@@ -125,4 +125,11 @@ Result<std::vector<std::byte>> Ptxas::assemble(Bytes ptx, std::string_view arch)
   return readAll(output);
 }
 
+pipeline::Assembler assemblerOf(Ptxas ptxas) {
+  std::string name = ptxas.name();
+  return {std::move(name), [ptxas = std::move(ptxas)](Bytes ptx, std::string_view arch) {
+            return ptxas.assemble(ptx, arch);
+          }};
+}
+
 } // namespace tenon::tool

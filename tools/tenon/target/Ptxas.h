@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "compiler/api/CompileOptions.h"
 #include "support/Result.h"
 #include "support/memory/ByteSpan.h"
 
@@ -30,5 +31,8 @@ private:
   std::string program;
   std::string nameAndVersion;
 };
+
+/// For compilations.
+pipeline::Assembler assemblerOf(Ptxas ptxas);
 
 } // namespace tenon::tool

@@ -35,7 +35,8 @@ std::string hint() {
   }
   return fmt::format(
       "use cpu, some of its levels (cpu:{}), the best level of this machine (cpu:native) or a part "
-      "(cpu:{}); cuda for this machine's GPU, an architecture (cuda:{}) or a part (cuda:{})",
+      "(cpu:{}); cuda or cuda:native for this machine's GPU, an architecture (cuda:{}) or a part "
+      "(cuda:{})",
       fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "),
       fmt::join(gpus, ", "));
 }
@@ -50,7 +51,7 @@ std::optional<CpuLevel> parseLevel(std::string_view name) {
 /// Every level and architecture, behind `cpu:` and `cuda:` if asked for.
 std::vector<std::string> allNames(bool withDevice) {
   std::string cpu = withDevice ? "cpu:" : "", cuda = withDevice ? "cuda:" : "";
-  std::vector<std::string> names = {cpu + std::string(kNative)};
+  std::vector<std::string> names = {cpu + std::string(kNative), cuda + std::string(kNative)};
   for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
     names.push_back(cpu + std::string(row.name));
     if (!row.alias.empty()) {
@@ -107,6 +108,10 @@ std::string_view deviceOf(std::string_view name) {
 
 /// Adds one word of `device` ("cpu" or "cuda"; empty where none is said) to the targets.
 Status addWord(std::string_view device, std::string_view name, Targets &targets) {
+  if (device == "cuda" && name == kNative) {
+    TENON_ASSIGN(target::Target local, localGpu());
+    return addGpu(local, targets);
+  }
   if (const target::Target *part = target::findPart(device, name)) {
     if (part->isGpu()) {
       return addGpu(*part, targets);

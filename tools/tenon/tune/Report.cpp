@@ -1,5 +1,6 @@
 // What tuning gained, region by region.
 
+#include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/tune/Tuner.h"
 
 #include <fmt/format.h>
@@ -62,8 +63,7 @@ size_t countOf(const TuneResult &result, ProblemState state) {
 }
 
 std::string headText(const TuneResult &result) {
-  std::string text =
-      fmt::format("{}: {} threads, {}\n", result.device, result.threads, result.level);
+  std::string text = deviceText(result.device, result.threads, result.level) + "\n";
   text +=
       fmt::format("{} measured in {:.1f} s, {} known, {} undecided, {} left, {} without a choice",
                   countOf(result, ProblemState::Measured), result.tuneSeconds,

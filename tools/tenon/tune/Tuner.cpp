@@ -11,7 +11,9 @@
 #include "tools/tenon/bench/Statistics.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/target/LocalCpu.h"
+#include "tools/tenon/target/LocalGpu.h"
 #include "tools/tenon/target/LocalStore.h"
+#include "tools/tenon/target/Ptxas.h"
 #include "tools/tenon/task/TaskListener.h"
 
 #include <fmt/format.h>
@@ -27,7 +29,10 @@ namespace {
 /// More does not stay in any cache between two runs of a region.
 constexpr uint64_t kMaxOtherBytes = uint64_t{64} << 20;
 constexpr int kPasses = 5;
-constexpr double kCompareSeconds = 2;
+/// Of alternate runs; a GPU, which is idle otherwise, repeats itself sooner.
+constexpr double kCompareSeconds = 2, kGpuCompareSeconds = 0.5;
+/// On a GPU, whose caches are read and written by other regions: so many times what they hold.
+constexpr uint64_t kCachesBetweenRuns = 2;
 /// Of a run, what a problem must take to be measured: no gain in less is seen.
 constexpr double kMinShare = 0.001;
 /// Of its time, by which a tuned engine must be slower to be withdrawn.
@@ -76,52 +81,52 @@ Result<std::map<std::string, double>> secondsByLabel(Runner &runner) {
 }
 
 /// The median of some runs, as `bench` has it.
-Result<double> medianSeconds(Runner &runner) {
+Result<double> medianSeconds(Subject &subject) {
   constexpr double kSeconds = 0.2;
   constexpr size_t kMinRuns = 5;
-  std::vector<double> times;
+  TENON_TRY(subject.isGpu() ? subject.prepareGpu(/*isCold=*/false, {}) : Status::ok());
   BenchClock::time_point start = BenchClock::now();
-  while (times.size() < kMinRuns || millisecondsSince(start) < kSeconds * 1000) {
-    BenchClock::time_point began = BenchClock::now();
-    TENON_TRY(runner.run());
-    times.push_back(millisecondsSince(began) / 1000);
+  while (subject.samples().size() < kMinRuns || millisecondsSince(start) < kSeconds * 1000) {
+    TENON_TRY(subject.runOnce(true));
   }
-  return summarizeLatency(times).median;
+  double median = summarizeLatency(subject.samples()).median / 1000;
+  subject.times.clear();
+  subject.gpuTimes.clear();
+  return median;
 }
+
+bool measuresGpu(const TuneRequest &request) { return !request.compile.gpus.empty(); }
 
 class Tuner : public pipeline::CandidateMeasurer {
 public:
   Tuner(const TuneRequest &tuneRequest, TaskListener &output, tuning::StoreWriter &storeWriter,
-        std::string scratchFolder)
+        std::string scratchFolder, tuning::Device ownDevice)
       : request(tuneRequest), listener(output), store(storeWriter),
-        scratch(std::move(scratchFolder)), records(store.found().records),
-        database(records, localCpuDevice()) {}
+        scratch(std::move(scratchFolder)), device(std::move(ownDevice)),
+        records(store.found().records), database(records, {device}) {}
 
   Result<TuneResult> run() {
     TENON_TRY(chooseLevel());
     TENON_ASSIGN(Subject untuned, compileUntuned());
     TENON_ASSIGN(labelSeconds, secondsByLabel(*untuned.runner));
-    runtime::MemoryUse memory = untuned.runner->session().memoryUse();
-    uint64_t bytes = weightBytes + memory.arenaBytes;
-    measureOptions.otherBytes = bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
+    TENON_ASSIGN(measureOptions.otherBytes, otherBytes(untuned.runner->session().memoryUse()));
+    measureOptions.loadsTogether = measuresGpu(request);
+    if (measuresGpu(request)) {
+      measureOptions.maxDifference.reset();
+    }
     measureOptions.allowNoise = request.allowNoise;
     measureOptions.cancel = listener.cancelFlag();
     // Steps that are timed one by one take longer than in a run: they have their shares of one.
     double steps = std::accumulate(labelSeconds.begin(), labelSeconds.end(), 0.0,
                                    [](double sum, const auto &each) { return sum + each.second; });
-    TENON_ASSIGN(result.runSeconds, medianSeconds(*untuned.runner));
+    TENON_ASSIGN(result.runSeconds, medianSeconds(untuned));
     for (auto &[label, seconds] : labelSeconds) {
       seconds *= steps > 0 ? result.runSeconds / steps : 1;
     }
     start = BenchClock::now();
     measureOptions.deadline = start + std::chrono::duration_cast<BenchClock::duration>(
                                           std::chrono::duration<double>(request.seconds));
-    pipeline::CompileOptions candidateOptions = request.compile;
-    candidateOptions.levels = {*engine::parseCpuLevel(result.level)};
-    candidateOptions.addsLevels = false;
-    candidateOptions.output = scratch + "/race";
-    candidateOptions.progress = nullptr;
-    TENON_TRY(pipeline::measureKernels(candidateOptions, {}, *this));
+    TENON_TRY(pipeline::measureKernels(candidateOptions(), {}, *this));
     result.tuneSeconds = millisecondsSince(start) / 1000;
     listener.clearProgress();
     TENON_TRY(checkDone());
@@ -213,8 +218,10 @@ public:
     }
     if (outcome.end == MeasureEnd::Disturbed) {
       own.state = ProblemState::Undecided;
-      own.why = fmt::format("other programs disturbed {} of {} rounds", outcome.disturbed,
-                            outcome.rounds + outcome.disturbed);
+      own.why = fmt::format("{} {} of {} rounds",
+                            measuresGpu(request) ? "a lower clock of the GPU disturbed"
+                                                 : "other programs disturbed",
+                            outcome.disturbed, outcome.rounds + outcome.disturbed);
       return true;
     }
     tuning::Record record = recordOf(problem, outcome);
@@ -233,15 +240,50 @@ private:
     for (engine::CpuLevel level : request.compile.levels) {
       levels.emplace_back(engine::nameOf(level));
     }
+    for (const target::Target &gpu : request.compile.gpus) {
+      levels.emplace_back(gpu.variant());
+    }
     result.level = database.levelOf(levels);
-    result.device = database.device().name;
-    result.threads = database.device().threads;
+    result.device = device.name;
+    result.threads = device.threads;
     return result.level.empty()
                ? Status::error(ErrorId::EngineNoVariant,
                                "this machine cannot run any of the engine's levels",
                                "tune on a machine that can, or name a level of this one (tenon "
                                "doctor lists them)")
                : Status::ok();
+  }
+
+  /// What the other regions of the model read between two runs of one.
+  Result<uint64_t> otherBytes(const runtime::MemoryUse &memory) const {
+    uint64_t bytes = weightBytes + memory.arenaBytes;
+    if (!measuresGpu(request)) {
+      return bytes <= cacheOfCore() ? 0 : std::min(bytes, kMaxOtherBytes);
+    }
+    TENON_ASSIGN(uint64_t cache, cacheOfGpu());
+    return bytes <= cache ? 0 : std::min(bytes, kCachesBetweenRuns * cache);
+  }
+
+  /// Of the one level that is measured; on a GPU with machine code where an assembler is installed,
+  /// which takes less time than the driver and runs on all threads.
+  pipeline::CompileOptions candidateOptions() const {
+    pipeline::CompileOptions compile = request.compile;
+    compile.output = scratch + "/race";
+    compile.progress = nullptr;
+    if (!measuresGpu(request)) {
+      compile.levels = {*engine::parseCpuLevel(result.level)};
+      compile.addsLevels = false;
+      return compile;
+    }
+    compile.gpus = {measuredGpu()};
+    if (Result<Ptxas> ptxas = Ptxas::find(""); ptxas && !compile.assembler) {
+      compile.assembler = assemblerOf(std::move(*ptxas));
+    }
+    return compile;
+  }
+
+  const target::Target &measuredGpu() const {
+    return *std::ranges::find(request.compile.gpus, result.level, &target::Target::variant);
   }
 
   Result<Subject> compileUntuned() {
@@ -256,8 +298,13 @@ private:
 
   tuning::Record recordOf(const pipeline::TuningProblem &problem,
                           const MeasureOutcome &outcome) const {
+    const target::Target &rates = measuresGpu(request) ? measuredGpu() : request.compile.cpu;
+    std::span<const target::Target> parts = target::parts();
     bool isByBuiltInRates =
-        target::describe(request.compile.cpu) == target::describe(target::cpuTarget());
+        target::describe(rates) == target::describe(target::cpuTarget()) ||
+        std::ranges::any_of(parts, [&](const target::Target &part) {
+          return part.isGpu() && target::describe(part) == target::describe(rates);
+        });
     std::vector<tuning::Trial> trials;
     for (const MeasuredKernel &kernel : outcome.kernels) {
       if (kernel.microseconds > 0) {
@@ -269,10 +316,10 @@ private:
             .form = problem.problem.form,
             .sizes = problem.problem.sizes,
             .label = problem.labels.front().substr(0, kMaxLabel),
-            .device = database.device().name,
-            .threads = database.device().threads,
+            .device = device.name,
+            .threads = device.threads,
             .level = problem.level,
-            .libraries = database.device().libraries,
+            .libraries = device.libraries,
             .families = problem.problem.families,
             .kernel = outcome.winner,
             .untuned = outcome.kernels.front().kernel,
@@ -283,7 +330,7 @@ private:
   Status remember(const tuning::Record &record) {
     TENON_TRY(store.append(record));
     records.push_back(record);
-    database = tuning::TuningDatabase(records, database.device());
+    database = tuning::TuningDatabase(records, {device});
     return Status::ok();
   }
 
@@ -313,9 +360,13 @@ private:
     }
     if (count(ProblemState::Undecided) > 0) {
       return Status::error(ErrorId::MachineTooBusy,
-                           fmt::format("other programs disturbed all measurements ({})",
+                           fmt::format("all measurements were disturbed ({})",
                                        result.problems[firstUndecided()].why),
-                           "stop them, or keep what is faster in spite of them with --allow-noise");
+                           measuresGpu(request)
+                               ? "let the GPU cool down and end other programs on it, or keep what "
+                                 "is faster in spite of it with --allow-noise"
+                               : "stop them, or keep what is faster in spite of them with "
+                                 "--allow-noise");
     }
     if (count(ProblemState::Left) > 0) {
       return Status::ok(); // the report says that the time was over
@@ -369,17 +420,18 @@ private:
 
   Result<WholeGain> compareWith(Subject &untuned, const std::string &path) {
     TENON_ASSIGN(Subject tuned, subjectOf(path));
+    TENON_TRY(tuned.isGpu() ? tuned.prepareGpu(/*isCold=*/false, {}) : Status::ok());
     std::vector<Subject> both;
     both.push_back(std::move(untuned));
     both.push_back(std::move(tuned));
     MeasureBudget budget;
-    budget.seconds = kCompareSeconds;
+    budget.seconds = measuresGpu(request) ? kGpuCompareSeconds : kCompareSeconds;
     TENON_TRY(measureInterleaved(budget, both, listener));
     listener.clearProgress();
     // Above 1: the untuned one takes longer.
-    RatioSummary ratio = compareLatency(both[1].times, both[0].times);
-    WholeGain whole{.untunedSeconds = summarizeLatency(both[0].times).median / 1000,
-                    .tunedSeconds = summarizeLatency(both[1].times).median / 1000,
+    RatioSummary ratio = compareLatency(both[1].samples(), both[0].samples());
+    WholeGain whole{.untunedSeconds = summarizeLatency(both[0].samples()).median / 1000,
+                    .tunedSeconds = summarizeLatency(both[1].samples()).median / 1000,
                     .ratio = ratio.ofMedians,
                     .low = ratio.low,
                     .high = ratio.high};
@@ -418,6 +470,7 @@ private:
   TaskListener &listener;
   tuning::StoreWriter &store;
   std::string scratch;
+  tuning::Device device;
   std::vector<tuning::Record> records;
   tuning::TuningDatabase database;
   MeasureOptions measureOptions;
@@ -433,15 +486,17 @@ private:
 } // namespace
 
 Result<TuneResult> tuneModel(const TuneRequest &request, TaskListener &listener) {
-  if (!request.compile.gpus.empty() || request.compile.levels.empty()) {
-    return Status::error(
-        ErrorId::BadArgument, "tune measures CPU kernels, but a target is a GPU",
-        "leave out --target, or name CPU levels; on GPUs, bench --budget measures library calls");
+  if (measuresGpu(request) == !request.compile.levels.empty()) {
+    return Status::error(ErrorId::BadArgument,
+                         "tune measures on one device, but the targets are CPUs and GPUs",
+                         "tune for each by itself: the store keeps both, and compile uses both");
   }
+  TENON_ASSIGN(tuning::Device device,
+               measuresGpu(request) ? localGpuDevice() : Result<tuning::Device>(localCpuDevice()));
   TENON_ASSIGN(tuning::StoreWriter store, tuning::StoreWriter::open(request.store));
   noteFaults(store.found(), listener.notice());
   TENON_ASSIGN(ScratchFolder scratch, ScratchFolder::create("tenon-tune"));
-  return Tuner(request, listener, store, scratch.path()).run();
+  return Tuner(request, listener, store, scratch.path(), std::move(device)).run();
 }
 
 } // namespace tenon::tool

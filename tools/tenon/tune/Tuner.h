@@ -18,9 +18,9 @@ namespace tenon::tool {
 class TaskListener;
 
 struct TuneRequest {
-  pipeline::CompileOptions
-      compile;       ///< of a model, for levels of which this machine runs one; `tuned` is ignored
-  std::string store; ///< a folder
+  pipeline::CompileOptions compile; ///< of a model, for CPU levels or for GPUs, of which this
+                                    ///< machine runs one; `tuned` is ignored
+  std::string store;                ///< a folder
   double seconds = 60; ///< for measurements; what is compiled before and after comes on top
   bool measuresAgain = false;
   bool allowNoise = false;

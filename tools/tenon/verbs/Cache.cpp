@@ -10,7 +10,6 @@
 #include "tools/tenon/engines/OutputCheck.h"
 #include "tools/tenon/inputs/FileKind.h"
 #include "tools/tenon/model/CompilerBridge.h"
-#include "tools/tenon/target/LocalCpu.h"
 #include "tools/tenon/target/LocalStore.h"
 #include "tools/tenon/target/TargetFlags.h"
 
@@ -80,8 +79,7 @@ Status list(const std::string &folder, Terminal &terminal) {
   } else {
     std::string text, last;
     for (const tuning::Record &record : records) {
-      std::string head =
-          fmt::format("{}: {} threads, {}\n", record.device, record.threads, record.level);
+      std::string head = deviceText(record.device, record.threads, record.level) + "\n";
       text += head == last ? "" : head;
       text += rowOf(record);
       last = head;
@@ -119,7 +117,8 @@ Status explain(const CacheFlags &flags, const std::string &folder, Terminal &ter
   TENON_TRY(applyTarget(flags.target, request, terminal.notice()));
   TENON_ASSIGN(tuning::Records found, tuning::readStore(folder));
   noteFaults(found, terminal.notice());
-  request.tuned = std::make_shared<const tuning::TuningDatabase>(found.records, localCpuDevice());
+  request.tuned = std::make_shared<const tuning::TuningDatabase>(
+      found.records, localDevices(found.records, !request.gpus.empty()));
   request.stopAfter = pipeline::Phase::Dispatch;
   request.threads = usableCpus();
   request.notice = [&](std::string_view text) { terminal.note(text); };

@@ -95,11 +95,12 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   }
 }
 
-/// Fills the store first. Where nothing can be measured the engine is compiled as it would be
-/// without.
-Status tuneFirst(const CompileRequest &request, double seconds, Terminal &terminal) {
+/// Fills the store for CPUs or for GPUs. Where nothing can be measured the engine is compiled as it
+/// would be without.
+Status tuneOn(pipeline::CompileOptions compile, const CompileRequest &request, double seconds,
+              Terminal &terminal) {
   TuneRequest tune;
-  tune.compile = request.options;
+  tune.compile = std::move(compile);
   tune.compile.output.clear();
   tune.compile.stopAfter.reset();
   tune.compile.dumpPhases.clear();
@@ -112,11 +113,25 @@ Status tuneFirst(const CompileRequest &request, double seconds, Terminal &termin
     return Status::ok();
   }
   bool isAnswer = tuned.status().id() == ErrorId::NothingToTune ||
-                  tuned.status().id() == ErrorId::MachineTooBusy;
+                  tuned.status().id() == ErrorId::MachineTooBusy ||
+                  (!tune.compile.gpus.empty() && tuned.status().id() == ErrorId::EngineNoVariant);
   if (isAnswer) {
     terminal.note(fmt::format("not tuned: {}", tuned.status().toString()));
   }
   return isAnswer ? Status::ok() : tuned.takeStatus();
+}
+
+/// For all kinds of devices that the engine is for, each with as much of the time.
+Status tuneFirst(const CompileRequest &request, double seconds, Terminal &terminal) {
+  pipeline::CompileOptions onCpu = request.options, onGpu = request.options;
+  onCpu.gpus.clear();
+  onGpu.levels.clear();
+  onGpu.addsLevels = false;
+  bool areBoth = !onCpu.levels.empty() && !onGpu.gpus.empty();
+  double each = areBoth ? seconds / 2 : seconds;
+  TENON_TRY(onCpu.levels.empty() ? Status::ok()
+                                 : tuneOn(std::move(onCpu), request, each, terminal));
+  return onGpu.gpus.empty() ? Status::ok() : tuneOn(std::move(onGpu), request, each, terminal);
 }
 
 /// `--target c` and `--target elf:CORE`.
@@ -282,7 +297,7 @@ Action declareCompile(CLI::App &command) {
   command.add_flag("--force", flags->force,
                    "Replace an engine for other targets at the default path");
   addSeconds(command, "--budget", {0, kLongestSeconds}, *budget,
-             "For CPUs: first measure kernels for up to this time (60s, 2m), as tenon tune does");
+             "First measure kernels for up to this time (60s, 2m), as tenon tune does");
   declareStoreFlag(command, flags->store);
   command.add_flag("--no-cache", flags->noCache,
                    "Do not use the compile cache, nor the tuning store unless --store names it");

@@ -190,11 +190,19 @@ bool FamilyTable<Region>::isDisabledBy(llvm::ArrayRef<std::string> disabled,
   });
 }
 
-/// The family's own choice with what the user asks for, if it can be compiled so; else why not.
+/// What the user asks for where it is a configuration; else the family's own choice with it, if it
+/// can be compiled so; else why not.
 template <typename Region>
 llvm::Expected<dispatch::KernelChoice>
 FamilyTable<Region>::adjusted(const Family &family, Region &region, const FamilyMatch &match,
                               const dispatch::KernelChoice &wanted) {
+  if (wanted.parameters.empty()) {
+    return *match.choice;
+  }
+  std::vector<dispatch::KernelChoice> configs = configsOf(family, region, match);
+  if (llvm::is_contained(configs, wanted)) {
+    return wanted;
+  }
   dispatch::KernelChoice choice = *match.choice;
   for (const auto &[name, numbers] : wanted.parameters) {
     auto found = choice.parameters.find(name);
@@ -204,11 +212,7 @@ FamilyTable<Region>::adjusted(const Family &family, Region &region, const Family
     }
     found->second = numbers;
   }
-  if (choice == *match.choice) {
-    return choice;
-  }
-  std::vector<dispatch::KernelChoice> configs = configsOf(family, region, match);
-  if (llvm::is_contained(configs, choice)) {
+  if (choice == *match.choice || llvm::is_contained(configs, choice)) {
     return choice;
   }
   return llvm::createStringError(

@@ -13,6 +13,10 @@
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Float8.h"
 #include "compiler/target/Float8.h"
+#include "engine/LibraryAbi.h"
+
+#include <cstddef>
+#include <cstring>
 
 using namespace mlir;
 
@@ -247,7 +251,62 @@ double convSeconds(RegionBuilder &region, const LibraryCall &call,
                   tuning::kConvSeconds + waves * depth * tuning::kConvDepthSeconds);
 }
 
-/// A call has no configuration of ours: the library's own heuristics choose when the engine loads.
+/// Of a choice's own parameter, counted from 0.
+uint8_t proposalOf(const dispatch::KernelChoice &choice) {
+  return choice.parameters.empty() ? 0 : static_cast<uint8_t>(candidateOf(choice) - 1);
+}
+
+/// The library's proposals, in its order: it says no times.
+template <auto Seconds>
+double proposalSeconds(RegionBuilder &region, const LibraryCall &call,
+                       const dispatch::KernelChoice &choice) {
+  return Seconds(region, call, choice) * (1 + tuning::kProposalShare * proposalOf(choice));
+}
+
+/// The choice that says nothing takes the first proposal; which others there are is known when the
+/// engine loads.
+std::vector<dispatch::KernelChoice> proposalsOf(StringRef family) {
+  std::vector<dispatch::KernelChoice> choices = {{family.str(), {}}};
+  for (int64_t proposal = 2; proposal <= engine::kMaxProposals; ++proposal) {
+    choices.push_back({family.str(), {{"proposal", {proposal}}}});
+  }
+  return choices;
+}
+
+std::vector<dispatch::KernelChoice> matmulProposals(RegionBuilder &, const LibraryCall &) {
+  return proposalsOf(kCublasLt.name);
+}
+
+std::vector<dispatch::KernelChoice> convProposals(RegionBuilder &, const LibraryCall &) {
+  return proposalsOf(kCudnnConv.name);
+}
+
+/// The descriptor with the choice's proposal in place of the compiler's hint.
+RegionStep stepOf(const LibraryCall &call, const dispatch::KernelChoice &choice) {
+  RegionStep step = call.step;
+  uint8_t proposal = proposalOf(choice);
+  if (proposal == 0) {
+    return step;
+  }
+  switch (static_cast<engine::LibraryOp>(step.call.front())) {
+  case engine::LibraryOp::Matmul: {
+    engine::MatmulHint hint{.algorithm = proposal};
+    std::memcpy(step.call.data() + offsetof(engine::MatmulCall, hint), &hint, sizeof(hint));
+    break;
+  }
+  case engine::LibraryOp::ScaledMatmul:
+    step.call[offsetof(engine::ScaledMatmulCall, proposal)] = std::byte(proposal);
+    break;
+  case engine::LibraryOp::Conv:
+    step.call[offsetof(engine::ConvCall, proposal)] = std::byte(proposal);
+    break;
+  case engine::LibraryOp::Attention:
+    break; // has no proposals
+  }
+  return step;
+}
+
+/// Without a choice the library's own heuristics decide when the engine loads.
 template <typename Root> FamilyMatch matchCall(RegionBuilder &region, StringRef family) {
   if (region.source.getOps<Root>().empty()) {
     return FamilyMatch::refuse("the region has another root");
@@ -273,8 +332,8 @@ std::optional<dispatch::WeightLayout> convWeights(RegionBuilder &region, const L
 }
 
 LogicalResult emitCall(RegionBuilder &region, const LibraryCall &call,
-                       const dispatch::KernelChoice &) {
-  region.code.steps.push_back(call.step);
+                       const dispatch::KernelChoice &choice) {
+  region.code.steps.push_back(stepOf(call, choice));
   return success();
 }
 
@@ -282,7 +341,7 @@ LogicalResult emitCall(RegionBuilder &region, const LibraryCall &call,
 
 LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &call,
                                    const dispatch::KernelChoice &choice) {
-  region.code.steps.push_back(call.step);
+  region.code.steps.push_back(stepOf(call, choice));
   const std::string calls[] = {choice.family};
   llvm::Expected<dispatch::KernelSelection> fallback =
       kernelFamilies().select(region, {nullptr, calls});
@@ -304,7 +363,8 @@ constexpr KernelFamily kCublasLt = {
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
     .match = matchCublasLt,
-    .seconds = on<matmulSeconds>,
+    .configs = on<matmulProposals>,
+    .seconds = on<proposalSeconds<matmulSeconds>>,
     .epilogueSeconds = epilogueSeconds,
     .emit = on<emitCall>,
     .isCall = true};
@@ -315,7 +375,8 @@ constexpr KernelFamily kCudnnConv = {
     .strategies = {dispatch::kContraction},
     .needs = {"conv"},
     .match = matchCudnnConv,
-    .seconds = on<convSeconds>,
+    .configs = on<convProposals>,
+    .seconds = on<proposalSeconds<convSeconds>>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<convWeights>,
     .emit = on<emitCallWithFallback>,

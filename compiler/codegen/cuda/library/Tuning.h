@@ -24,6 +24,9 @@ inline constexpr int64_t kWidestCalledHead = 128;
 
 /// Seconds besides what bytes and operations take: of a call, of a product and of a convolution.
 inline constexpr double kCallSeconds = 1e-6, kMatmulSeconds = 3.4e-6, kConvSeconds = 4.3e-6;
+/// Of its time, what each of the library's later proposals is predicted to take longer. Chosen, so
+/// that the first of them are measured among the best kernels.
+inline constexpr double kProposalShare = 0.03;
 /// Seconds of an element of a product's depth, and of a filter's.
 inline constexpr double kDepthSeconds = 1.45e-9, kConvDepthSeconds = 1.7e-9;
 /// Seconds that each of the first bytes takes besides; how much longer all take with rows on odd
