@@ -1,4 +1,6 @@
 // Reads descriptions. Each complaint names the key that it is about.
+//
+// One file: each key of a description stands beside what may be wrong with it.
 #include "compiler/kernels/Library.h"
 
 #include "compiler/kernels/Names.h"
@@ -204,6 +206,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   if (const Json *bytes = members.find("scratch_bytes")) {
     kernel.scratchBytes = bytes->is_string() ? bytes->get<std::string>() : dumpJson(*bytes);
   }
+  TENON_TRY(members.text("metadata", kernel.metadata, /*isNeeded=*/false));
   TENON_TRY(members.text("rows", kernel.rows, /*isNeeded=*/false));
   TENON_TRY(members.text("reference", kernel.reference, /*isNeeded=*/false));
   if (const Json *tolerance = members.find("tolerance")) {
@@ -220,6 +223,56 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
     return refused(members.at(fault.key), fault.what);
   }
   return kernel;
+}
+
+/// A file that a description names, which is beside it.
+std::string besides(const std::string &path, const std::string &name) {
+  size_t slash = path.rfind('/');
+  bool isBeside = !name.empty() && name.front() != '/' && slash != std::string::npos;
+  return isBeside ? path.substr(0, slash + 1) + name : name;
+}
+
+/// What Triton's metadata says of a kernel, where the entry does not: symbol, block and shared
+/// memory. TN0306 for what an engine cannot give it.
+Status addMetadata(Json &entry, const std::string &path, const std::string &place) {
+  auto named = entry.is_object() ? entry.find("metadata") : entry.end();
+  if (!entry.is_object() || named == entry.end() || !named->is_string()) {
+    return Status::ok(); // readEntry tells what is wrong
+  }
+  std::string file = besides(path, named->get<std::string>());
+  TENON_ASSIGN(MappedFile text, MappedFile::open(file));
+  Json metadata;
+  if (std::optional<JsonFault> fault =
+          parseStrict({reinterpret_cast<const char *>(text.bytes().data()), text.bytes().size()},
+                      kLimits, metadata)) {
+    return refused(file, fault->text);
+  }
+  for (const char *key : {"global_scratch_size", "profile_scratch_size", "launch_cooperative_grid",
+                          "launch_pdl", "tensordesc_meta"}) {
+    auto found = metadata.find(key);
+    bool isWanted = found != metadata.end() && *found != 0 && *found != false &&
+                    *found != nullptr && !(found->is_array() && found->empty());
+    if (isWanted) {
+      return refused(strCat(place, ".metadata"),
+                     strCat("Triton's '", key, "' is ", dumpJson(*found),
+                            ", which an engine does not give a kernel"));
+    }
+  }
+  if (metadata.value("num_ctas", Json(1)) != 1) {
+    return refused(strCat(place, ".metadata"), "Triton's 'num_ctas' is not 1");
+  }
+  if (auto name = metadata.find("name"); name != metadata.end() && !entry.contains("symbol")) {
+    entry["symbol"] = *name;
+  }
+  auto warps = metadata.find("num_warps");
+  if (warps != metadata.end() && warps->is_number_integer() && !entry.contains("block")) {
+    entry["block"] = Json::array({32 * warps->get<int64_t>()});
+  }
+  if (auto bytes = metadata.find("shared");
+      bytes != metadata.end() && *bytes != 0 && !entry.contains("scratch_bytes")) {
+    entry["scratch_bytes"] = *bytes;
+  }
+  return Status::ok();
 }
 
 std::string descriptionOf(const std::string &path) {
@@ -267,22 +320,23 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
   }
   TENON_TRY(members.checkRead());
   std::string contents = library->hash;
+  std::string_view backend = llvm::StringRef(path).ends_with(".ptx") ? kCuda : kCpu;
   for (const auto &[index, entry] : llvm::enumerate(*list)) {
     std::string place = strCat(description, ".kernels[", index, "]");
-    TENON_ASSIGN(Kernel kernel, readEntry(entry, place));
     for (const char *key : {"library", "file"}) {
-      if (entry.contains(key)) {
+      if (entry.is_object() && entry.contains(key)) {
         return refused(strCat(place, ".", key), "is not a key that a description has");
       }
     }
     Json own = entry;
-    own["library"] = kernel.library = library->hash;
-    size_t slash = path.rfind('/');
-    size_t name = slash == std::string::npos ? 0 : slash + 1;
-    own["file"] = kernel.file = path.substr(name);
-    if (!kernel.reference.empty() && kernel.reference.front() != '/') {
-      kernel.reference = path.substr(0, name) + kernel.reference;
+    TENON_TRY(addMetadata(own, path, place));
+    TENON_ASSIGN(Kernel kernel, readEntry(own, place));
+    if (kernel.backend != backend) {
+      continue; // one description serves the PTX and the object file of a kernel
     }
+    own["file"] = kernel.file = path.substr(path.rfind('/') + 1);
+    own["library"] = kernel.library = library->hash;
+    kernel.reference = besides(path, kernel.reference);
     kernel.json = dumpJson(own);
     contents += kernel.json;
     if (!kernel.reference.empty()) {
@@ -290,6 +344,10 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
       contents += hashBytes(reference.bytes()).hex();
     }
     library->kernels.push_back(std::move(kernel));
+  }
+  if (library->kernels.empty()) {
+    return refused(members.at("kernels"), strCat("has none whose \"backend\" is \"", backend,
+                                                 "\", which ", path, " is for"));
   }
   library->digest = hashText(contents).hex();
   return std::shared_ptr<const Library>(std::move(library));

@@ -48,12 +48,15 @@ struct Kernel {
   std::vector<std::string> grid; ///< expressions; empty for one point
   std::vector<int64_t> block;    ///< threads of a block, on a GPU
   std::string scratchBytes;      ///< expression: of a thread, on a GPU of shared memory of a block
-  std::string rows;              ///< size whose rows do not depend on each other; empty for none
-  std::string reference;         ///< path of an ONNX model that computes the same; empty for none
-  double tolerance = 0;          ///< of results, absolute and relative; 0 for that of their type
-  std::string library;           ///< hash of the library
-  std::string file;              ///< its name without folder
-  std::string json;              ///< the entry in one line, with those two: `parseKernel` reads it
+  /// Path of Triton's metadata, which gives symbol, block and shared memory; empty for none. Its
+  /// PTX takes pointers to scratch memory behind the arguments.
+  std::string metadata;
+  std::string rows;      ///< size whose rows do not depend on each other; empty for none
+  std::string reference; ///< path of an ONNX model that computes the same; empty for none
+  double tolerance = 0;  ///< of results, absolute and relative; 0 for that of their type
+  std::string library;   ///< hash of the library
+  std::string file;      ///< its name without folder
+  std::string json;      ///< the entry in one line, with those two: `parseKernel` reads it
 };
 
 struct Library {
@@ -65,7 +68,8 @@ struct Library {
 };
 
 /// A library and its description, the file of the same name that ends in ".json" (schema
-/// tenon.kernels/1). TN0306 for a description that is not valid.
+/// tenon.kernels/1): of its kernels those for GPUs where the library ends in ".ptx", else those for
+/// CPUs. TN0306 for a description that is not valid.
 Result<std::shared_ptr<const Library>> readLibrary(const std::string &path);
 
 /// An entry from Kernel::json.
@@ -94,12 +98,13 @@ struct TrialBuffer {
 
 /// A call of a compiled kernel (engine/KernelAbi.h), to be made in a process of its own.
 struct Trial {
-  Bytes code;        ///< a code object
-  std::string level; ///< CPU level that it is for
+  Bytes code;        ///< a code object, or PTX
+  std::string level; ///< CPU level, or GPU architecture, that it is for
   std::string symbol;
   std::vector<TrialBuffer> buffers;
   std::vector<int64_t> sizes;
   int64_t grid = 1;
+  uint32_t threads = 0;   ///< of a block, on a GPU
   bool isAtStart = false; ///< buffers begin behind their guard, else they end before it
   uint64_t scratchBytes = 0;
 };

@@ -156,7 +156,7 @@ static llvm::Error checkShared(const codegen::CompiledRegion &region, const targ
   return llvm::Error::success();
 }
 
-CodeTarget cudaTarget(const target::Target &gpu) {
+CodeTarget cudaTarget(const target::Target &gpu, const KernelLibraries &libraries) {
   CodeTarget target{.level = std::string(gpu.variant()),
                     .mode = target::describe(gpu),
                     .compile = {},
@@ -169,10 +169,11 @@ CodeTarget cudaTarget(const target::Target &gpu) {
   target.candidates = [gpu](llvm::StringRef text) {
     return codegen::cuda::kernelCandidates(text, gpu);
   };
-  target.compile = [gpu](llvm::StringRef text, llvm::StringRef symbol,
-                         const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [gpu,
+                    libraries](llvm::StringRef text, llvm::StringRef symbol,
+                               const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::CompiledRegion> region =
-        codegen::cuda::compileRegion(text, symbol, gpu);
+        codegen::cuda::compileRegion(text, symbol, gpu, libraries);
     if (!region) {
       return region.takeError();
     }

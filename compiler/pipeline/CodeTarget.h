@@ -61,7 +61,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
 std::vector<std::vector<engine::CpuLevel>>
 groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels,
                const codegen::cpu::KernelFamilies &families = codegen::cpu::kernelFamilies());
-CodeTarget cudaTarget(const target::Target &gpu);
+CodeTarget cudaTarget(const target::Target &gpu, const KernelLibraries &libraries = {});
 
 /// Of all devices.
 std::vector<std::string> kernelFamilyNames();

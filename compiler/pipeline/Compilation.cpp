@@ -28,7 +28,8 @@ std::deque<TargetGroup> targetGroups(const CompileOptions &options,
                         std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
-    groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
+    groups.emplace_back(gpu, engine::kGpu,
+                        std::vector<CodeTarget>{cudaTarget(gpu, options.kernelLibraries)});
   }
   return groups;
 }

@@ -15,12 +15,14 @@ namespace tenon::pipeline {
 namespace {
 
 /// The engine of an unchanged model, if the cache holds it. Asking for checks or dumps means
-/// compiling; so does a dumped phase, whose weights are files that are not stamped.
+/// compiling; so does a dumped phase, whose weights are files that are not stamped, and a kernel of
+/// the user's for GPUs, of which an engine from a machine without one was not checked.
 bool mayReuseEngine(const CompileOptions &options, const CompileHooks &hooks) {
   return !options.verify && !options.strict && !options.stopAfter && options.dumpPhases.empty() &&
          !hooks.afterPhase && !hooks.afterPass && !hooks.afterFormRegions &&
          hooks.extraPasses.empty() && hooks.cpuFamilies == &codegen::cpu::kernelFamilies() &&
-         options.passes.empty() && !isPhaseDump(options.model);
+         options.passes.empty() && !isPhaseDump(options.model) &&
+         (options.kernelLibraries.empty() || options.gpus.empty());
 }
 
 /// Leaves what a crash has damaged as it is: destructors rely on what may be broken.

@@ -2,6 +2,7 @@
 #include "compiler/pipeline/KernelTable.h"
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cuda/library/UserKernel.h"
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/Reports.h"
@@ -81,7 +82,8 @@ Status checkForCpu(const kernels::Library &library, const std::vector<engine::Cp
 } // namespace
 
 Result<std::shared_ptr<const kernels::KernelTable>>
-kernelTable(const KernelLibraries &libraries, const std::vector<engine::CpuLevel> &levels) {
+kernelTable(const KernelLibraries &libraries, const std::vector<engine::CpuLevel> &levels,
+            const std::vector<target::Target> &gpus) {
   if (libraries.empty()) {
     return std::shared_ptr<const kernels::KernelTable>();
   }
@@ -89,6 +91,9 @@ kernelTable(const KernelLibraries &libraries, const std::vector<engine::CpuLevel
   llvm::StringMap<std::string> owners;
   for (const std::shared_ptr<const kernels::Library> &library : libraries) {
     TENON_TRY(checkForCpu(*library, levels, owners));
+    for (const target::Target &gpu : gpus) {
+      TENON_TRY(codegen::cuda::checkUserPtx(*library, gpu));
+    }
     for (const Kernel &kernel : library->kernels) {
       std::string text;
       if (!kernel.reference.empty()) {

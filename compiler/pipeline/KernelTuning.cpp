@@ -71,7 +71,7 @@ public:
         target(options.gpus.empty()
                    ? cpuTarget(options.levels.front(), options.cpu, /*guarded=*/false,
                                codegen::cpu::kernelFamilies(), options.kernelLibraries)
-                   : cudaTarget(options.gpus.front())) {}
+                   : cudaTarget(options.gpus.front(), options.kernelLibraries)) {}
 
   Status run(ModuleOp module, tn::WeightStore &weights) {
     TENON_TRY(collect(module));

@@ -73,7 +73,8 @@ Status Compilation::importModel() {
   importOptions.extraOutputs = options.extraOutputs;
   importOptions.shapes = toOverrides(options.shapes);
   importOptions.pages = static_cast<int64_t>(pages);
-  TENON_ASSIGN(importOptions.kernels, kernelTable(options.kernelLibraries, options.levels));
+  TENON_ASSIGN(importOptions.kernels,
+               kernelTable(options.kernelLibraries, options.levels, options.gpus));
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
@@ -284,9 +285,7 @@ Status Compilation::codegen() {
     };
     TENON_ASSIGN(group.compiled, compileRegions(*group.module, codegenOptions));
     const CompiledRegions &compiled = group.compiled;
-    if (!group.profile.isGpu()) {
-      TENON_TRY(checkKernels(options, *group.module, compiled, group.fusion));
-    }
+    TENON_TRY(checkKernels(options, *group.module, compiled, group.fusion));
     summary.regions += compiled.regions;
     summary.uniqueRegions += compiled.uniqueRegions;
     for (auto [symbol, text] : llvm::zip_equal(compiled.symbols, compiled.texts)) {

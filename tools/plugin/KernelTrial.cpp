@@ -3,11 +3,13 @@
 
 #include "tools/plugin/KernelTrial.h"
 
+#include "engine/CudaArch.h"
 #include "engine/KernelAbi.h"
 #include "engine/code/ElfCheck.h"
 #include "runtime/device/cpu/CodeObject.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/text/Text.h"
+#include "tools/plugin/GpuKernelTrial.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -238,6 +240,9 @@ Result<std::unique_ptr<runtime::CodeObject>> load(const kernels::Trial &trial) {
 } // namespace
 
 Result<kernels::TrialResult> tryKernel(const kernels::Trial &trial) {
+  if (engine::isCudaLevel(trial.level)) {
+    return tryKernelOnGpu(trial);
+  }
   TENON_ASSIGN(std::unique_ptr<runtime::CodeObject> code, load(trial));
   std::vector<GuardedBuffer> buffers;
   for (const kernels::TrialBuffer &given : trial.buffers) {

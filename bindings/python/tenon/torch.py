@@ -3,7 +3,7 @@
 Options (`options={...}`): target ("cpu:avx2", "cuda:sm_90a"; the machine's own by default), precision, allow, threads,
 cache (True), verify, fallback (False: Tenon's error is raised; True: that graph runs in eager mode and
 `tenon.report()` says why), freeze (True: parameters become part of the engine, which is compiled again when one of them
-changes; False: they are inputs), passes and plugins (as for tenon.compile). `mode` is "default", "reduce-overhead" (the same), "max-autotune" or "max-autotune-no-cudagraphs", which let matmuls round to TF32.
+changes; False: they are inputs), passes, plugins, kernel_libraries and unchecked_kernels (as for tenon.compile). `mode` is "default", "reduce-overhead" (the same), "max-autotune" or "max-autotune-no-cudagraphs", which let matmuls round to TF32.
 
 Changes of parameters through `.data` go unnoticed, because PyTorch does not count them.
 """
@@ -32,6 +32,7 @@ _OPTIONS = {
     "freeze": True,
     "passes": (),
     "plugins": (),
+    "kernel_libraries": (), "unchecked_kernels": False,
 }  # fmt: skip
 # PyTorch's; all of Tenon's runs have the overhead that "reduce-overhead" asks for.
 _MODES = {None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"allow": ("tf32",)}, "max-autotune-no-cudagraphs": {"allow": ("tf32",)}}
@@ -115,7 +116,9 @@ def _break_of(graph: torch.fx.GraphModule) -> Optional[Dict[str, str]]:
 def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: Dict[str, Any], entry: Dict[str, Any]):
     own = [*graph.parameters(), *graph.buffers()]  # AOTAutograd puts them before the inputs
     arguments = [*own, *inputs]
-    key = _torch_cache.key_of(graph, arguments, options) if options["cache"] and not options["passes"] and not options["plugins"] else None
+    # What files of the user's hold is in no key.
+    has_files = any(options[name] for name in ("passes", "plugins", "kernel_libraries"))
+    key = _torch_cache.key_of(graph, arguments, options) if options["cache"] and not has_files else None
     options = {**options, "gpu": _gpu_of(arguments)}
     found = _torch_cache.find(key, options["gpu"]) if key else None
     if found:
@@ -231,6 +234,7 @@ def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict
             path, target=options["target"] or _target(program), precision=options["precision"],
             allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
             gpu=options["gpu"], passes=options["passes"], plugins=options["plugins"],
+            kernel_libraries=options["kernel_libraries"], unchecked_kernels=options["unchecked_kernels"],
         )  # fmt: skip
     except _errors.Error as error:
         _errors.reword(error, path, "the graph")

@@ -123,16 +123,17 @@ constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no 
 } // namespace
 
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                             const target::Target &gpu) {
+                                             const target::Target &gpu,
+                                             const KernelLibraries &libraries) {
   ParsedRegion parsed(text, emitted());
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
-  RegionBuilder region(parsed.function(), symbol, gpu);
+  RegionBuilder region(parsed.function(), symbol, gpu, libraries);
   if (failed(lowerRegion(region))) {
     return parsed.error("lowering failed");
   }
-  CompiledRegion compiled{std::move(region.code), ""};
+  CompiledRegion compiled{std::move(region.code), std::move(region.given)};
   if (!region.kernels->getBody()->empty()) {
     llvm::Expected<std::string> ptx = emitPtx(*region.kernels, gpu);
     if (!ptx) {

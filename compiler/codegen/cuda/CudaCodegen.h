@@ -10,8 +10,13 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace tenon::kernels {
+struct Library;
+}
 
 namespace tenon::codegen::cuda {
 
@@ -32,9 +37,10 @@ llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::St
 /// `text` is RegionSource::text, with the choice as `tn.kernel` on @kernel. The names of the
 /// region's kernels begin with `symbol`. A kernel takes its buffers as pointers to device memory,
 /// then its sizes as 64-bit integers, then its tensor maps as arrays of 128 bytes. Buffers and
-/// views start on a 16-byte border.
-llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                             const target::Target &gpu);
+/// views start on a 16-byte border. `libraries` are the user's.
+llvm::Expected<CompiledRegion>
+compileRegion(llvm::StringRef text, llvm::StringRef symbol, const target::Target &gpu,
+              const std::vector<std::shared_ptr<const kernels::Library>> &libraries = {});
 
 /// Whether a kernel is one of RegionStep::collectiveKernels, which are in no region's PTX; and its
 /// PTX, by its name.

@@ -49,6 +49,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kColumnsTiled,
       &kNormedSum,
       &kCollective,
+      &kUserKernel,
       &kPointwise,
   };
   static const FamilyTable<RegionBuilder> table(kFamilies);

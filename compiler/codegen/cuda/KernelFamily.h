@@ -38,6 +38,6 @@ extern const KernelFamily kPointwise, kSelection, kSample, kTopK, kRadixSort, kP
 // collective/
 extern const KernelFamily kCollective, kNormedSum;
 // library/
-extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
+extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention, kUserKernel;
 
 } // namespace tenon::codegen::cuda

@@ -1,35 +1,49 @@
 // Joins the PTX of regions. Relies on their names being different, which begin with the regions'
-// symbols, and on all being for one architecture.
+// symbols, and on all being for one architecture; the version is the newest, which has what older
+// ones have.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr llvm::StringLiteral kHeader[] = {".version", ".target", ".address_size"};
+constexpr llvm::StringLiteral kVersion = ".version", kTarget = ".target",
+                              kAddresses = ".address_size";
 
-bool isHeader(llvm::StringRef line) {
-  return llvm::any_of(kHeader, [&](llvm::StringRef word) { return line.starts_with(word); });
+/// Of "9.0" more than of "8.7".
+std::pair<unsigned, unsigned> orderOf(llvm::StringRef version) {
+  auto [major, minor] = version.split('.');
+  std::pair<unsigned, unsigned> numbers;
+  major.getAsInteger(10, numbers.first);
+  minor.getAsInteger(10, numbers.second);
+  return numbers;
 }
 
 } // namespace
 
 llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef> modules) {
-  std::string header, code;
+  std::string code;
+  llvm::StringRef version, target;
   for (llvm::StringRef rest : modules) {
-    std::string own;
     while (!rest.empty()) {
       llvm::StringRef line;
       std::tie(line, rest) = rest.split('\n');
-      if (!line.empty()) {
-        (isHeader(line) ? own : code) += (line + "\n").str();
+      if (llvm::StringRef own = line; own.consume_front(kVersion)) {
+        own = own.trim();
+        version = orderOf(own) > orderOf(version) ? own : version;
+      } else if (own.consume_front(kTarget)) {
+        own = own.trim();
+        if (!target.empty() && own != target) {
+          return llvm::createStringError("the PTX of one engine is for several architectures");
+        }
+        target = own;
+      } else if (!line.empty() && !line.starts_with(kAddresses)) {
+        code += (line + "\n").str();
       }
     }
-    if (!header.empty() && !own.empty() && own != header) {
-      return llvm::createStringError("the PTX of one engine is for several architectures");
-    }
-    header = own.empty() ? header : own;
   }
-  std::string result = header + code;
+  std::string result = (kVersion + " " + version + "\n" + kTarget + " " + target + "\n" +
+                        kAddresses + " 64\n" + code)
+                           .str();
   result.push_back('\0');
   return result;
 }

@@ -1,6 +1,7 @@
 // Walks the nodes of a program in order and imports each through its row of the operator table.
 #include "compiler/frontend/pt2/Importer.h"
 
+#include "compiler/frontend/common/CustomKernel.h"
 #include "compiler/frontend/common/EvaluateConstant.h"
 #include "compiler/frontend/pt2/Autocast.h"
 #include "compiler/frontend/pt2/Call.h"
@@ -19,6 +20,12 @@ namespace {
 using Kind = Argument::Kind;
 
 constexpr unsigned kMaxGraphDepth = 64;
+
+/// As descriptions of kernels name the operator: "example::vector_add" of "example.vector_add".
+std::string kernelName(const Target &target) {
+  auto [space, name] = target.name.split('.');
+  return (space + "::" + name).str();
+}
 
 /// Writes the result of a form like "add_" to its first argument, in whose type and shape it stays.
 void writeInPlace(Call &c) {
@@ -170,9 +177,41 @@ void Importer::runParts(Call &call) {
   call.importParts(table.find(call.target.name)->import);
 }
 
+/// By a kernel of the user's: tensors are its inputs, all else are attributes by the names of the
+/// operator's schema.
+void Importer::runKernel(Call &call) {
+  std::string name = kernelName(call.target);
+  frontend::CustomNode node{
+      .op = name, .inputs = {}, .outputs = call.numOutputs(), .attribute = {}};
+  for (const NamedArgument &input : call.node.inputs) {
+    if (input.value.kind == Kind::Tensor) {
+      node.inputs.push_back(call.value(input.name));
+    }
+  }
+  if (call.failed() || !llvm::all_of(node.inputs, [](mlir::Value value) { return !!value; })) {
+    return;
+  }
+  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
+    if (!call.has(attribute)) {
+      return std::nullopt;
+    }
+    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+  };
+  for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
+    if (i < call.numOutputs()) {
+      call.setOutput(i, result);
+    }
+  }
+}
+
 void Importer::runOperator(Call &call, const Graph &graph) {
   bool isComplex = call.isComplex();
-  const OpRow *row = isComplex ? table.findComplex(call.target.name) : table.find(call.target.name);
+  bool isCustom =
+      !call.target.isInPlace && frontend::hasKernel(options.kernels.get(), kernelName(call.target));
+  static const OpRow kUserRow = {.name = "", .import = nullptr};
+  const OpRow *row = isCustom    ? &kUserRow
+                     : isComplex ? table.findComplex(call.target.name)
+                                 : table.find(call.target.name);
   if (isComplex && (!row || call.target.isInPlace)) {
     return call.gap("this operator is not supported for complex numbers",
                     "compute with real and imaginary parts");
@@ -182,7 +221,7 @@ void Importer::runOperator(Call &call, const Graph &graph) {
                     "compile it in Python, which decomposes what it can: "
                     "tenon.compile('model.pt2')");
   }
-  row->import ? row->import(call) : runParts(call);
+  isCustom ? runKernel(call) : row->import ? row->import(call) : runParts(call);
   if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {
     return call.gap("its argument '" + Twine(unread) + "' is not supported",
                     "export again without it");

@@ -124,6 +124,7 @@ private:
   bool isLive(const std::string &name, const Graph &graph);
   void runOperator(Call &call, const Graph &graph);
   void runParts(Call &call);
+  void runKernel(Call &call);
   Status importGuards(const Scope &scope);
   void requireGuard(const std::string &text, llvm::ArrayRef<tn::Constraint> constraints);
   void noteUnchecked(const std::string &text, std::string_view why);

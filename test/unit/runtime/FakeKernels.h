@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,10 +30,10 @@ struct KernelCall {
 /// A kernel of kernels.ptx: how many arguments it takes, which of them are pointers, what it does,
 /// and how many tensor maps it takes behind them.
 struct KernelInfo {
-  const char *name;
+  std::string name;
   size_t pointers;
   size_t arguments;
-  int (*run)(const KernelCall &call);
+  std::function<int(const KernelCall &)> run;
   size_t maps = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "test/unit/runtime/FakeDriver.h"
 #include "test/unit/runtime/FakePlan.h"
+#include "test/unit/runtime/FakePtx.h"
 
 #include <cstring>
 
@@ -106,9 +107,13 @@ EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, co
   FAKE_IN_CONTEXT(cuModuleGetFunction)
   const KernelInfo *kernel = findKernel(name);
   size_t start = module->text.find(std::string(".entry ") + name + "(");
-  if (kernel && start != std::string::npos) {
+  bool isInterpreted = !kernel && !FakePlan::get();
+  std::unique_ptr<const KernelInfo> own =
+      isInterpreted ? interpretedKernel(module->text, name) : nullptr;
+  if ((kernel || own) && start != std::string::npos) {
     module->functions.push_back(std::make_unique<CudaFunctionObject>());
-    module->functions.back()->info = kernel;
+    module->functions.back()->info = kernel ? kernel : own.get();
+    module->functions.back()->own = std::move(own);
     std::string head = module->text.substr(start, module->text.find('{', start) - start);
     module->functions.back()->hasLargeCluster =
         head.find(".reqnctapercluster 16") != std::string::npos;

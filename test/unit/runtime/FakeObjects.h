@@ -19,6 +19,7 @@ using test::KernelInfo;
 
 struct CudaFunctionObject {
   const KernelInfo *info;
+  std::unique_ptr<const KernelInfo> own;         ///< of a kernel that is interpreted
   std::unique_ptr<KernelInfo> unknown = nullptr; ///< `info` of a kernel that a FakePlan runs
   std::string name = "";                         ///< of such a kernel
   size_t kernelsOfModule = 0;

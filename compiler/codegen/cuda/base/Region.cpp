@@ -36,8 +36,9 @@ RankedTensorType storageTensor(Type type) {
 
 int64_t byteSize(Type storage) { return (storage.getIntOrFloatBitWidth() + 7) / 8; }
 
-RegionBuilder::RegionBuilder(func::FuncOp source, StringRef symbol, const target::Target &gpu)
-    : source(source), gpu(gpu), symbol(symbol.str()),
+RegionBuilder::RegionBuilder(func::FuncOp source, StringRef symbol, const target::Target &gpu,
+                             KernelLibraries libraries)
+    : source(source), gpu(gpu), symbol(symbol.str()), libraries(std::move(libraries)),
       kernels(ModuleOp::create(UnknownLoc::get(source.getContext()))) {
   tn::SymbolList declared(source->getParentOfType<ModuleOp>());
   symbolCount = declared.symbols().size();

@@ -8,13 +8,22 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
+#include <memory>
 #include <optional>
+#include <vector>
+
+namespace tenon::kernels {
+struct Library;
+}
 
 namespace tenon::codegen::cuda {
 
+using KernelLibraries = std::vector<std::shared_ptr<const kernels::Library>>;
+
 class RegionBuilder {
 public:
-  RegionBuilder(mlir::func::FuncOp source, llvm::StringRef symbol, const target::Target &gpu);
+  RegionBuilder(mlir::func::FuncOp source, llvm::StringRef symbol, const target::Target &gpu,
+                KernelLibraries libraries = {});
 
   llvm::StringRef strategy();
   const target::Target &target() const { return gpu; }
@@ -51,6 +60,10 @@ public:
   const target::Target &gpu;
   /// The first kernel's name; others append a number.
   std::string symbol;
+  /// The user's.
+  KernelLibraries libraries;
+  /// What the region has of them, as a module of PTX; empty for nothing.
+  std::string given;
   /// Holds the kernels.
   mlir::OwningOpRef<mlir::ModuleOp> kernels;
   RegionCode code;

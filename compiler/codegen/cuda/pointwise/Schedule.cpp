@@ -11,6 +11,7 @@
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -294,6 +295,9 @@ FamilyMatch matchPoints(RegionBuilder &region) {
   }
   if (hasExchange(region.source)) {
     return FamilyMatch::refuse("ranks exchange what it reads");
+  }
+  if (!region.source.getOps<tn::CustomOp>().empty()) {
+    return FamilyMatch::refuse("only a kernel of the user's computes it");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
   return FamilyMatch::take(AnyRegion(), {kPointwise.name.str(), {}}, "takes any region");

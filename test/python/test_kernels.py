@@ -1,0 +1,79 @@
+"""Operators of torch.library with kernels of the user's: in programs of torch.export and through torch.compile. Runs with a Python that
+has torch: see in_wheel.py. Kernels for GPUs run on the stand-in of the driver.
+"""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import tenon
+import torch
+
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
+COMPILER = shutil.which("cc") or shutil.which("clang-22")
+
+
+def example():
+    """examples/kernels/vector_add.py, which defines example::vector_add."""
+    spec = importlib.util.spec_from_file_location("vector_add_example", SOURCE / "examples/kernels/vector_add.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class TorchLibrary(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        for file in (SOURCE / "examples/kernels").iterdir():
+            shutil.copy(file, cls.folder)
+        cls.example = example()
+        cls.inputs = (torch.arange(1000.0), torch.linspace(-3, 5, 1000))
+        cls.wanted = torch.add(*cls.inputs, alpha=0.5)
+
+    def object_file(self):
+        if not COMPILER:
+            self.skipTest("this machine has no C compiler")
+        subprocess.run([COMPILER, "-O2", "-fPIC", "-c", "vector_add.c"], check=True, cwd=self.folder)
+        return str(self.folder / "vector_add.o")
+
+    def exported(self):
+        size = torch.export.Dim("n", min=1, max=4096)
+        return torch.export.export(self.example.Add().eval(), self.inputs, dynamic_shapes=({0: size}, {0: size}))
+
+    def test_a_program_of_torch_export(self):
+        engine = tenon.compile(self.exported(), kernel_libraries=[self.object_file()])
+        torch.testing.assert_close(engine(*self.inputs), self.wanted)
+        self.assertEqual(7, len(engine(*(tensor[:7] for tensor in self.inputs))))
+
+    def test_torch_compile(self):
+        with torch.inference_mode():
+            torch.testing.assert_close(self.example.compiled(self.object_file())(*self.inputs), self.wanted)
+
+    def test_without_a_kernel_the_operator_is_named(self):
+        with self.assertRaises(tenon.UnsupportedError) as caught:
+            tenon.compile(self.exported())
+        self.assertIn("example.vector_add", str(caught.exception))
+
+    def test_a_program_on_a_gpu(self):
+        torch.export.save(self.exported(), self.folder / "add.pt2")
+        tool = pathlib.Path(tenon.__file__).parent / "bin/tenon"
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "test/unit/runtime/stand_in")}
+        for library in ("vector_add.ptx", "vector_add_triton.ptx"):
+            done = subprocess.run(
+                [tool, "compile", "add.pt2", "-o", "add.tenon", "--target", "cuda:sm_80", "--kernel-library", library], cwd=self.folder, env=environment, capture_output=True, text=True
+            )
+            self.assertEqual(0, done.returncode, done.stderr)
+            told = subprocess.run([tool, "explain", "kernels", "add.tenon", "vector_add"], cwd=self.folder, env=environment, capture_output=True, text=True)
+            self.assertIn("checked beside vector_add.onnx", told.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
