@@ -14,17 +14,15 @@
 
 #include <optional>
 
-using namespace llvm;
-
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr StringLiteral kPtxBlank = " \t\r\n";
+constexpr llvm::StringLiteral kPtxBlank = " \t\r\n";
 
-llvm::Error refusal(const Twine &what) { return llvm::createStringError(what); }
+llvm::Error refusal(const llvm::Twine &what) { return llvm::createStringError(what); }
 
 /// Comments become blanks, `.loc` and `.file` lines go.
-std::string plainText(StringRef text) {
+std::string plainText(llvm::StringRef text) {
   std::string result;
   bool isText = false;
   while (!text.empty()) {
@@ -32,7 +30,7 @@ std::string plainText(StringRef text) {
       text = text.drop_until([](char c) { return c == '\n'; });
     } else if (!isText && text.starts_with("/*")) {
       size_t end = text.find("*/", 2);
-      text = end == StringRef::npos ? StringRef() : text.drop_front(end + 2);
+      text = end == llvm::StringRef::npos ? llvm::StringRef() : text.drop_front(end + 2);
       result += ' ';
     } else {
       isText ^= text.front() == '"';
@@ -41,10 +39,10 @@ std::string plainText(StringRef text) {
     }
   }
   std::string lines;
-  for (StringRef rest = result; !rest.empty();) {
-    StringRef line;
+  for (llvm::StringRef rest = result; !rest.empty();) {
+    llvm::StringRef line;
     std::tie(line, rest) = rest.split('\n');
-    StringRef start = line.ltrim(kPtxBlank);
+    llvm::StringRef start = line.ltrim(kPtxBlank);
     if (!start.starts_with(".loc") && !start.starts_with(".file") && !start.starts_with("@@")) {
       lines += line.str() + "\n";
     }
@@ -52,12 +50,13 @@ std::string plainText(StringRef text) {
   return lines;
 }
 
-bool isNameStart(char c) { return isAlpha(c) || c == '_' || c == '$' || c == '%'; }
-bool isNamePart(char c) { return isAlnum(c) || c == '_' || c == '$'; }
+bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_' || c == '$' || c == '%'; }
+bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_' || c == '$'; }
 
 /// Calls `change` for each name, with a special register's dim ("%tid.x") where it has one; texts
 /// and directives are left alone.
-std::string withNames(StringRef text, function_ref<std::string(StringRef)> change) {
+std::string withNames(llvm::StringRef text,
+                      llvm::function_ref<std::string(llvm::StringRef)> change) {
   std::string result;
   bool isText = false;
   while (!text.empty()) {
@@ -69,15 +68,15 @@ std::string withNames(StringRef text, function_ref<std::string(StringRef)> chang
         ++length;
       }
       bool isSpecial = first == '%' && length + 1 < text.size() && text[length] == '.' &&
-                       StringRef("xyz").contains(text[length + 1]);
+                       llvm::StringRef("xyz").contains(text[length + 1]);
       length += isSpecial ? 2 : 0;
-    } else if (!isText && (first == '.' || isDigit(first))) {
+    } else if (!isText && (first == '.' || llvm::isDigit(first))) {
       while (length < text.size() && (isNamePart(text[length]) || text[length] == ':')) {
         ++length;
       }
     }
     isText ^= first == '"';
-    StringRef token = text.take_front(length);
+    llvm::StringRef token = text.take_front(length);
     result += isName ? change(token) : token.str();
     text = text.drop_front(length);
   }
@@ -85,7 +84,7 @@ std::string withNames(StringRef text, function_ref<std::string(StringRef)> chang
 }
 
 /// Of what opens at the start of the text; npos without its end.
-size_t closeOf(StringRef text, char open, char close) {
+size_t closeOf(llvm::StringRef text, char open, char close) {
   int64_t depth = 0;
   bool isText = false;
   for (auto [i, c] : llvm::enumerate(text)) {
@@ -95,23 +94,23 @@ size_t closeOf(StringRef text, char open, char close) {
       return i;
     }
   }
-  return StringRef::npos;
+  return llvm::StringRef::npos;
 }
 
-StringRef firstName(StringRef text) {
+llvm::StringRef firstName(llvm::StringRef text) {
   text = text.drop_until(isNameStart);
   return text.take_while([](char c) { return isNameStart(c) || isNamePart(c); });
 }
 
 /// The words of a declaration before its name.
-SmallVector<StringRef> declaredWords(StringRef text) {
-  SmallVector<StringRef> words;
+llvm::SmallVector<llvm::StringRef> declaredWords(llvm::StringRef text) {
+  llvm::SmallVector<llvm::StringRef> words;
   SplitString(text, words, kPtxBlank);
   return words;
 }
 
-std::optional<uint64_t> bytesOfType(StringRef type) {
-  if (type == ".pred" || type.size() < 3 || !StringRef("busf").contains(type[1])) {
+std::optional<uint64_t> bytesOfType(llvm::StringRef type) {
+  if (type == ".pred" || type.size() < 3 || !llvm::StringRef("busf").contains(type[1])) {
     return std::nullopt;
   }
   uint64_t bits = 0;
@@ -123,15 +122,16 @@ std::optional<uint64_t> bytesOfType(StringRef type) {
 
 /// Bytes of a `.shared` array: of its type times the numbers in brackets; 0 for what the launch
 /// decides.
-int64_t bytesOfShared(StringRef declaration) {
+int64_t bytesOfShared(llvm::StringRef declaration) {
   int64_t bytes = 0;
-  for (StringRef word : declaredWords(declaration.take_until([](char c) { return c == '['; }))) {
+  for (llvm::StringRef word :
+       declaredWords(declaration.take_until([](char c) { return c == '['; }))) {
     bytes = int64_t(bytesOfType(word).value_or(bytes));
   }
   while (!declaration.empty()) {
     declaration = declaration.split('[').second;
     int64_t count = 0;
-    StringRef digits = declaration.split(']').first.trim(kPtxBlank);
+    llvm::StringRef digits = declaration.split(']').first.trim(kPtxBlank);
     if (declaration.contains(']')) {
       bytes = digits.getAsInteger(10, count) ? 0 : bytes * count;
     }
@@ -140,12 +140,12 @@ int64_t bytesOfShared(StringRef declaration) {
 }
 
 /// Of all `.shared` arrays in statements of this text.
-int64_t ownSharedBytes(StringRef text) {
+int64_t ownSharedBytes(llvm::StringRef text) {
   int64_t bytes = 0;
-  SmallVector<StringRef> statements;
+  llvm::SmallVector<llvm::StringRef> statements;
   SplitString(text, statements, ";{}");
-  for (StringRef statement : statements) {
-    if (is_contained(declaredWords(statement), ".shared") && !statement.contains("ld.") &&
+  for (llvm::StringRef statement : statements) {
+    if (llvm::is_contained(declaredWords(statement), ".shared") && !statement.contains("ld.") &&
         !statement.contains("st.")) {
       bytes += bytesOfShared(statement);
     }
@@ -154,16 +154,16 @@ int64_t ownSharedBytes(StringRef text) {
 }
 
 /// The product of the numbers behind a directive in the head of an entry; 0 without it.
-int64_t statedThreads(StringRef head, StringRef directive) {
+int64_t statedThreads(llvm::StringRef head, llvm::StringRef directive) {
   size_t start = head.find(directive);
-  if (start == StringRef::npos) {
+  if (start == llvm::StringRef::npos) {
     return 0;
   }
-  StringRef numbers = head.drop_front(start + directive.size()).split('.').first;
-  SmallVector<StringRef> parts;
+  llvm::StringRef numbers = head.drop_front(start + directive.size()).split('.').first;
+  llvm::SmallVector<llvm::StringRef> parts;
   SplitString(numbers, parts, " \t\r\n,");
   int64_t threads = 1;
-  for (StringRef part : parts) {
+  for (llvm::StringRef part : parts) {
     int64_t count = 1;
     threads *= part.getAsInteger(10, count) ? 1 : count;
   }
@@ -171,9 +171,9 @@ int64_t statedThreads(StringRef head, StringRef directive) {
 }
 
 /// A head without what states threads.
-std::string withoutThreads(StringRef head) {
+std::string withoutThreads(llvm::StringRef head) {
   std::string result;
-  SmallVector<StringRef> words = declaredWords(head);
+  llvm::SmallVector<llvm::StringRef> words = declaredWords(head);
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] != ".reqntid" && words[i] != ".maxntid") {
       result += words[i].str() + " ";
@@ -187,20 +187,20 @@ std::string withoutThreads(StringRef head) {
 }
 
 struct EntryParts {
-  StringRef parameters; ///< without the brackets
-  StringRef head;       ///< between them and the body
-  StringRef body;       ///< without the braces
+  llvm::StringRef parameters; ///< without the brackets
+  llvm::StringRef head;       ///< between them and the body
+  llvm::StringRef body;       ///< without the braces
 };
 
-EntryParts entryParts(StringRef entry) {
-  StringRef rest = entry.drop_front(entry.find(".entry") + 6);
+EntryParts entryParts(llvm::StringRef entry) {
+  llvm::StringRef rest = entry.drop_front(entry.find(".entry") + 6);
   size_t open = rest.find_first_of("({");
   EntryParts parts;
-  if (open != StringRef::npos && rest[open] == '(') {
+  if (open != llvm::StringRef::npos && rest[open] == '(') {
     rest = rest.drop_front(open);
     size_t close = closeOf(rest, '(', ')');
     parts.parameters = rest.slice(1, close);
-    rest = rest.drop_front(close == StringRef::npos ? rest.size() : close + 1);
+    rest = rest.drop_front(close == llvm::StringRef::npos ? rest.size() : close + 1);
   }
   std::tie(parts.head, parts.body) = rest.split('{');
   parts.body = parts.body.rtrim(kPtxBlank).drop_back();
@@ -213,7 +213,7 @@ int64_t launchedThreads(const PtxKernel &kernel) {
 
 /// All of 64 bits; behind them the sizes of a grid of several dimensions.
 std::string parametersOf(const PtxEntry &entry, const PtxKernel &kernel) {
-  SmallVector<std::string> names;
+  llvm::SmallVector<std::string> names;
   for (unsigned number : kernel.order) {
     names.push_back(entry.parameters[number].name);
   }
@@ -232,7 +232,7 @@ public:
 
   bool areRead() const { return readsBlock || readsGrid; }
 
-  std::string nameOf(StringRef name) {
+  std::string nameOf(llvm::StringRef name) {
     auto [what, dim] = name.rsplit('.');
     bool isBlock = inBlock && (what == "%tid" || what == "%ntid");
     bool isGrid = inGrid && (what == "%ctaid" || what == "%nctaid");
@@ -244,12 +244,12 @@ public:
   /// Sets the registers.
   std::string prologue() const {
     std::string code;
-    for (auto [dim, count] : llvm::zip(StringRef("xyz"), block)) {
+    for (auto [dim, count] : llvm::zip(llvm::StringRef("xyz"), block)) {
       code += readsBlock ? strCat("  .reg .b32 %tenon_ntid_", dim, ";\n  mov.u32 %tenon_ntid_", dim,
                                   ", ", count, ";\n")
                          : "";
     }
-    for (char dim : StringRef("xyz")) {
+    for (char dim : llvm::StringRef("xyz")) {
       code += readsGrid
                   ? strCat("  .reg .b32 %tenon_nctaid_", dim, ";\n  ld.param.u32 %tenon_nctaid_",
                            dim, ", [tenon_grid_", dim, "];\n")
@@ -276,10 +276,10 @@ private:
 
 } // namespace
 
-Expected<UserPtx> UserPtx::parse(StringRef text) {
+llvm::Expected<UserPtx> UserPtx::parse(llvm::StringRef text) {
   UserPtx ptx;
   std::string plain = plainText(text);
-  StringRef rest = StringRef(plain).trim(" \t\r\n\0");
+  llvm::StringRef rest = llvm::StringRef(plain).trim(" \t\r\n\0");
   if (!rest.starts_with(".version")) {
     return refusal("it does not start with .version, so it is no PTX");
   }
@@ -290,18 +290,20 @@ Expected<UserPtx> UserPtx::parse(StringRef text) {
       length = std::min(rest.find('\n'), rest.size());
     } else {
       size_t mark = std::min(rest.find_first_of(";{"), rest.size());
-      StringRef start = rest.take_front(mark);
+      llvm::StringRef start = rest.take_front(mark);
       bool hasBody =
           rest.substr(mark).starts_with("{") &&
           (start.contains(".entry") || start.contains(".func") || start.starts_with(".section"));
-      size_t body = hasBody ? closeOf(rest.drop_front(mark), '{', '}') : StringRef::npos;
-      size_t end = !hasBody ? rest.find(';', mark) : body == StringRef::npos ? body : mark + body;
+      size_t body = hasBody ? closeOf(rest.drop_front(mark), '{', '}') : llvm::StringRef::npos;
+      size_t end = !hasBody                        ? rest.find(';', mark)
+                   : body == llvm::StringRef::npos ? body
+                                                   : mark + body;
       if (end >= rest.size()) {
         return refusal("'" + start.split('\n').first.trim(kPtxBlank) + "' has no end");
       }
       length = end + 1;
     }
-    if (Error error = ptx.add(rest.take_front(length))) {
+    if (llvm::Error error = ptx.add(rest.take_front(length))) {
       return std::move(error);
     }
     rest = rest.drop_front(length);
@@ -312,7 +314,7 @@ Expected<UserPtx> UserPtx::parse(StringRef text) {
   return ptx;
 }
 
-Error UserPtx::add(StringRef text) {
+llvm::Error UserPtx::add(llvm::StringRef text) {
   if (text.consume_front(".version")) {
     auto [major, minor] = text.trim(kPtxBlank).split('.');
     int64_t first = 0, second = 0;
@@ -320,28 +322,28 @@ Error UserPtx::add(StringRef text) {
       return refusal("'.version" + text + "' is not a version");
     }
     version = first * 10 + second;
-    return Error::success();
+    return llvm::Error::success();
   }
   if (text.consume_front(".target")) {
     arch = text.split(',').first.trim(kPtxBlank).str();
-    return Error::success();
+    return llvm::Error::success();
   }
   if (text.consume_front(".address_size")) {
-    return text.trim(kPtxBlank) == "64" ? Error::success()
+    return text.trim(kPtxBlank) == "64" ? llvm::Error::success()
                                         : refusal("its addresses are not of 64 bits");
   }
   if (text.starts_with(".section")) {
-    return Error::success(); // for debuggers
+    return llvm::Error::success(); // for debuggers
   }
   Statement statement{text.str(), "", text.contains(".entry"), false};
-  StringRef head = text.take_until([](char c) { return c == '{'; });
+  llvm::StringRef head = text.take_until([](char c) { return c == '{'; });
   if (statement.isEntry) {
     return addEntry(std::move(statement));
   }
   size_t function = head.find(".func");
-  statement.isFunction = function != StringRef::npos;
+  statement.isFunction = function != llvm::StringRef::npos;
   if (statement.isFunction) {
-    StringRef rest = head.drop_front(function + 5).ltrim(kPtxBlank);
+    llvm::StringRef rest = head.drop_front(function + 5).ltrim(kPtxBlank);
     rest = rest.starts_with("(") ? rest.drop_front(closeOf(rest, '(', ')') + 1) : rest;
     statement.name = firstName(rest).str();
     if (head.contains(".extern")) {
@@ -356,30 +358,31 @@ Error UserPtx::add(StringRef text) {
   } else if (text.starts_with(".pragma")) {
     statement.name = "";
   } else {
-    StringRef declared = text.take_until([](char c) { return c == '[' || c == '=' || c == ';'; });
+    llvm::StringRef declared =
+        text.take_until([](char c) { return c == '[' || c == '=' || c == ';'; });
     statement.name = firstName(declaredWords(declared).back()).str();
   }
   statements.push_back(std::move(statement));
-  return Error::success();
+  return llvm::Error::success();
 }
 
-Error UserPtx::addEntry(Statement statement) {
-  StringRef text = statement.text;
+llvm::Error UserPtx::addEntry(Statement statement) {
+  llvm::StringRef text = statement.text;
   statement.name = firstName(text.drop_front(text.find(".entry") + 6)).str();
   EntryParts parts = entryParts(text);
   PtxEntry entry;
   entry.name = statement.name;
-  SmallVector<StringRef> parameters;
+  llvm::SmallVector<llvm::StringRef> parameters;
   parts.parameters.split(parameters, ',', -1, /*KeepEmpty=*/false);
-  for (StringRef parameter : parameters) {
-    SmallVector<StringRef> words = declaredWords(parameter);
+  for (llvm::StringRef parameter : parameters) {
+    llvm::SmallVector<llvm::StringRef> words = declaredWords(parameter);
     std::optional<uint64_t> bytes;
-    for (StringRef word : words) {
+    for (llvm::StringRef word : words) {
       bytes = bytes ? bytes : bytesOfType(word);
     }
     if (words.size() < 3 || !bytes || parameter.contains('[')) {
       return refusal(entry.name + "() takes a struct or an array as parameter " +
-                     Twine(entry.parameters.size() + 1) +
+                     llvm::Twine(entry.parameters.size() + 1) +
                      "; an engine passes pointers and numbers");
     }
     entry.parameters.push_back({words.back().str(), *bytes});
@@ -393,35 +396,36 @@ Error UserPtx::addEntry(Statement statement) {
   entry.sharedBytes = ownSharedBytes(parts.body);
   statements.push_back(std::move(statement));
   found.push_back(std::move(entry));
-  return Error::success();
+  return llvm::Error::success();
 }
 
-const PtxEntry *UserPtx::find(StringRef name) const {
+const PtxEntry *UserPtx::find(llvm::StringRef name) const {
   auto entry = llvm::find_if(found, [&](const PtxEntry &entry) { return entry.name == name; });
   return entry == found.end() ? nullptr : &*entry;
 }
 
-Error UserPtx::fits(const target::Target &gpu) const {
+llvm::Error UserPtx::fits(const target::Target &gpu) const {
   return target::runsCodeFor(gpu, arch)
-             ? Error::success()
-             : refusal("it is for " + arch + ", the engine for " + gpu.variant());
+             ? llvm::Error::success()
+             : refusal(llvm::Twine("it is for ") + arch + ", the engine for " + gpu.variant());
 }
 
-Expected<std::string> UserPtx::take(const PtxKernel &kernel, const target::Target &gpu) const {
+llvm::Expected<std::string> UserPtx::take(const PtxKernel &kernel,
+                                          const target::Target &gpu) const {
   const PtxEntry *entry = find(kernel.entry);
   if (!entry) {
     return refusal("it has no kernel '" + kernel.entry + "'");
   }
-  if (Error error = fits(gpu)) {
+  if (llvm::Error error = fits(gpu)) {
     return std::move(error);
   }
-  StringMap<std::string> renamed;
+  llvm::StringMap<std::string> renamed;
   for (const Statement &statement : statements) {
     renamed[statement.name] = (kernel.symbol + "_" + statement.name).str();
   }
   renamed[kernel.entry] = kernel.symbol.str();
   ThreadPlaces places(kernel);
-  auto change = [&](StringRef name) {
+  auto change = [&](llvm::StringRef name) {
     auto other = renamed.find(name);
     return other == renamed.end() ? places.nameOf(name) : other->second;
   };

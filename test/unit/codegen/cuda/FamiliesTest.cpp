@@ -217,7 +217,7 @@ TEST(KernelFamilies, ThePredictedTimesDecide) {
   }
 }
 
-std::string convText() {
+std::string smallConvText() {
   std::string x = "tensor<4x28x28x64xf16>", w = "tensor<96x64x3x3xf16>",
               y = "tensor<4x28x28x96xf16>";
   return regionText("contraction", "(%x: " + x + ", %w: " + w + " {tn.constant}) -> " + y,
@@ -234,7 +234,7 @@ TEST(KernelFamilies, PartsAddUpToThePrediction) {
        {simtGemm(2048, 768, 1024), simtGemm(40, 72, 136), simtGemm(70, 77, 33, "f32"),
         geluGemm("f16", 128, 768, 256, RightStored::ColumnsFirst),
         geluGemm("f16", 24576, 4096, 1024, RightStored::ColumnsFirst), fewRows(3, 4096, 2048),
-        attentionText(plainAttention("f16", 8, 12, 128, 128, 64, 64)), convText()}) {
+        attentionText(plainAttention("f16", 8, 12, 128, 128, 64, 64)), smallConvText()}) {
     Parsed parsed(text);
     for (const KernelFamily *family : kernelFamilies().families()) {
       FamilyMatch match = kernelFamilies().match(*family, *parsed.region);
