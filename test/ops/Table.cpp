@@ -391,6 +391,7 @@ const std::vector<Exception> &exceptions() {
       {"tn.all_reduce", "the same"},
       {"tn.all_gather", "the same"},
       {"tn.send_receive", "between stages of a pipeline: e2e stages runs it"},
+      {"tn.custom", "a kernel of the user's: e2e user_kernels and user_kernels_gpu run it"},
       {"tn.region", "made by dispatch around the op of every row"},
       {"tn.yield", "ends the region of every row"},
   };

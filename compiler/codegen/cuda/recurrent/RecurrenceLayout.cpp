@@ -64,7 +64,8 @@ RecurrenceLayout layoutOf(RegionBuilder &region, tn::RecurrenceOp op) {
       return layout;
     }
   }
-  return {most, tuning::kReadThreads};
+  // Of so many threads each has 64 registers, which peepholes do not fit into.
+  return {most, op.getPeephole() ? tuning::kHeldThreads : tuning::kReadThreads};
 }
 
 } // namespace tenon::codegen::cuda
