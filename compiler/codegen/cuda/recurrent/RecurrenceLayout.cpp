@@ -64,8 +64,7 @@ RecurrenceLayout layoutOf(RegionBuilder &region, tn::RecurrenceOp op) {
       return layout;
     }
   }
-  // Of so many threads each has 64 registers, which peepholes do not fit into.
-  return {most, op.getPeephole() ? tuning::kHeldThreads : tuning::kReadThreads};
+  return {most, op.getPeephole() ? tuning::kPeepholeThreads : tuning::kReadThreads};
 }
 
 } // namespace tenon::codegen::cuda

@@ -11,6 +11,8 @@ inline constexpr int64_t kHeldWeights = 80, kHeldThreads = 512;
 /// Threads of a block that reads its weights again in each step: as many loads on the way as can
 /// be. Chosen, not measured.
 inline constexpr int64_t kReadThreads = 1024;
+/// The same with peepholes, for which 64 registers are too few: ptxas spills at 512 and 1,024.
+inline constexpr int64_t kPeepholeThreads = 768;
 /// Blocks of a cluster at most. Chosen, not measured.
 inline constexpr int64_t kMaxClusterBlocks = 8;
 /// Seconds of a step apart from the weights: barriers, the way through shared memory, gates. An
