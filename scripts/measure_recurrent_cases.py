@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import torch
+from measure_recurrent import Sequences, gpu_milliseconds
 
 import tenon
 
@@ -33,17 +34,6 @@ CASES = (
     ("LSTM", "fp32", 1024, 32, 100), ("LSTM", "fp32", 2048, 8, 50), ("GRU", "fp32", 512, 32, 200), ("GRU", "fp32", 1024, 8, 100))
 TYPES = {"fp16": torch.float16, "fp32": torch.float32}
 ROUNDING = {"fp16": 2e-3, "fp32": 1e-5}
-
-
-class Sequences(torch.nn.Module):
-    """A layer without its last states."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x):
-        return self.layer(x)[0]
 
 
 def compiled(layer, x, options, path):
@@ -81,24 +71,14 @@ def captured(call):
     return graph.replay
 
 
-def milliseconds(call, count):
-    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    before.record()
-    for _ in range(count):
-        call()
-    after.record()
-    after.synchronize()
-    return before.elapsed_time(after) / count
-
-
 def paired(ours, theirs, seconds):
     """Medians of both, and of the ratios of neighbouring rounds."""
     for call in (ours, theirs):
-        milliseconds(call, 3)
-    count = max(1, int(20 / milliseconds(ours, 2)))
+        gpu_milliseconds(call, 3)
+    count = max(1, int(20 / gpu_milliseconds(ours, 2)))
     rounds, end = [], time.monotonic() + seconds
     while len(rounds) < 5 or time.monotonic() < end:
-        rounds.append((milliseconds(ours, count), milliseconds(theirs, count)))
+        rounds.append((gpu_milliseconds(ours, count), gpu_milliseconds(theirs, count)))
     return (statistics.median(a for a, _ in rounds), statistics.median(b for _, b in rounds), statistics.median(b / a for a, b in rounds))
 
 

@@ -107,21 +107,27 @@ SubRegion functionOf(func::FuncOp source, ArrayRef<Operation *> ops, Value resul
   return part;
 }
 
+/// The source in a module of its own, with no kernel chosen.
+SubRegion copyOf(func::FuncOp source) {
+  SubRegion copy;
+  copy.module = ModuleOp::create(source.getLoc());
+  (*copy.module)->setAttrs(source->getParentOfType<ModuleOp>()->getAttrDictionary());
+  func::FuncOp function = source.clone();
+  function.setName(kName);
+  function->removeAttr(kKernelAttribute);
+  copy.module->push_back(function);
+  return copy;
+}
+
 } // namespace
 
 func::FuncOp SubRegion::function() const { return (*module).lookupSymbol<func::FuncOp>(kName); }
 
 SubRegion narrowed(func::FuncOp source, RowRange rows,
                    const std::optional<dispatch::WeightLayout> &layout) {
-  SubRegion narrow;
-  ModuleOp model = source->getParentOfType<ModuleOp>();
+  SubRegion narrow = copyOf(source);
+  func::FuncOp function = narrow.function();
   OpBuilder builder(source.getContext());
-  narrow.module = ModuleOp::create(source.getLoc());
-  (*narrow.module)->setAttrs(model->getAttrDictionary());
-  func::FuncOp function = source.clone();
-  function.setName(kName);
-  narrow.module->push_back(function);
-  function->removeAttr(kKernelAttribute);
   function->setAttr(kRowRange, builder.getDenseI64ArrayAttr({rows.least, rows.most}));
   if (!narrowSymbols(*narrow.module, rowCountOf(productOf(function).getA().getType()), rows)) {
     return SubRegion();
@@ -136,15 +142,8 @@ SubRegion narrowed(func::FuncOp source, RowRange rows,
 }
 
 SubRegion narrowed(func::FuncOp source, unsigned symbol, const SizeRange &sizes) {
-  SubRegion narrow;
-  ModuleOp model = source->getParentOfType<ModuleOp>();
-  narrow.module = ModuleOp::create(source.getLoc());
-  (*narrow.module)->setAttrs(model->getAttrDictionary());
-  func::FuncOp function = source.clone();
-  function.setName(kName);
-  narrow.module->push_back(function);
-  function->removeAttr(kKernelAttribute);
-  function->setAttr(kIsOfRange, UnitAttr::get(source.getContext()));
+  SubRegion narrow = copyOf(source);
+  narrow.function()->setAttr(kIsOfRange, UnitAttr::get(source.getContext()));
   tn::SymbolList symbols(*narrow.module);
   symbols.setRange(symbol, sizes.least, sizes.most);
   symbols.store(*narrow.module);
