@@ -14,11 +14,12 @@ rexnet_100 selecsls42b seresnext26d_32x4d skresnet18 swinv2_tiny_window8_256 tin
 
 LAYERS, TOKENS = 4, 128  # of transformers' nets, whose widths are those of their base sizes
 
-# Architecture -> (configuration, model, what its configuration says beside the number of layers).
+# Architecture -> (configuration, model, what its configuration says beside the number of layers; "tokens", where they are others, is no part of it).
 TRANSFORMERS = {
     "albert": ("AlbertConfig", "AlbertModel", {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}),
     "bart": ("BartConfig", "BartModel", {"d_model": 768, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": 12, "decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072}),
     "bert": ("BertConfig", "BertModel", {}),
+    "bert_80": ("BertConfig", "BertModel", {"hidden_size": 1280, "intermediate_size": 5120, "num_attention_heads": 16, "tokens": 512}),
     "bloom": ("BloomConfig", "BloomModel", {"hidden_size": 768, "n_layer": LAYERS, "n_head": 12, "vocab_size": 32000}),
     "clip_vision": ("CLIPVisionConfig", "CLIPVisionModel", {}),
     "convbert": ("ConvBertConfig", "ConvBertModel", {}),
@@ -29,6 +30,7 @@ TRANSFORMERS = {
     "falcon": ("FalconConfig", "FalconModel", {"hidden_size": 768, "num_attention_heads": 12, "vocab_size": 32000}),
     "gemma2": ("Gemma2Config", "Gemma2Model", {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 32000, "sliding_window": 64}),
     "gpt2": ("GPT2Config", "GPT2Model", {"n_layer": LAYERS}),
+    "gpt2_512": ("GPT2Config", "GPT2Model", {"n_layer": LAYERS, "tokens": 512}),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXModel", {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 32000}),
     "llama": ("LlamaConfig", "LlamaModel", {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12, "num_key_value_heads": 4}),
     "mistral": ("MistralConfig", "MistralModel", {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12, "num_key_value_heads": 4, "sliding_window": 64}),
@@ -89,6 +91,7 @@ def transformers_net(name):
 
     config, model, said = TRANSFORMERS[name]
     said = dict(said)
+    tokens = said.pop("tokens", TOKENS)
     if not any(key in said for key in ("n_layer", "n_layers", "encoder_layers", "num_layers")) and name != "segformer":
         said["num_hidden_layers"] = LAYERS
     if model == "WhisperEncoder":
@@ -104,7 +107,7 @@ def transformers_net(name):
         return net, torch.randn(1, 16000)
     if name == "whisper_encoder":
         return net, torch.randn(1, 80, 3000)
-    return net, torch.randint(3, 30000, (1, TOKENS))
+    return net, torch.randint(3, 30000, (1, tokens))
 
 
 def made(name):
