@@ -56,7 +56,7 @@ AffineExpr valueOf(const Kernel &kernel, const std::string &expression, ArrayRef
                    MLIRContext *context) {
   SmallVector<tn::Symbol> symbols;
   for (const std::string &name : kernel.sizes) {
-    symbols.push_back({name, 0, int64_t{1} << 31});
+    symbols.push_back({name, 0, kMostOfSize});
   }
   AffineExpr value = tn::parseDim(expression, symbols, context);
   return value ? tn::simplify(value.replaceSymbols(sizes)) : value;

@@ -17,6 +17,8 @@
 namespace tenon::kernels {
 
 inline constexpr std::string_view kCpu = "cpu", kCuda = "cuda";
+/// What a size of a description is at most.
+inline constexpr int64_t kMostOfSize = int64_t{1} << 31;
 
 /// An input or output of an operator. A dim of an input that is a word names a size; each other dim
 /// is an expression over sizes.

@@ -10,8 +10,6 @@
 namespace tenon::kernels {
 namespace {
 
-constexpr int64_t kLargestSize = int64_t{1} << 31;
-
 bool isWord(llvm::StringRef text) {
   return !text.empty() && (llvm::isAlpha(text.front()) || text.front() == '_') &&
          llvm::all_of(text, [](char letter) { return llvm::isAlnum(letter) || letter == '_'; });
@@ -41,7 +39,7 @@ public:
       for (const std::string &dim : port.dims) {
         if (isWord(dim) && !llvm::is_contained(kernel.sizes, dim)) {
           kernel.sizes.push_back(dim);
-          symbols.push_back({dim, 0, kLargestSize});
+          symbols.push_back({dim, 0, kMostOfSize});
         }
       }
     }

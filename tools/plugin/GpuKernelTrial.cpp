@@ -1,5 +1,5 @@
-// In this process: one that has asked the driver for its GPUs cannot give them to a child. Relies
-// on the driver finishing what a process that ends has left.
+// Relies on being in a process of its own (GpuTrials.h), and on the driver finishing what a process
+// that ends has left.
 
 #include "tools/plugin/GpuKernelTrial.h"
 
@@ -25,7 +25,7 @@ namespace cuda = runtime::cuda;
 /// the other, so that what is read there shows, and what is computed from it differs.
 constexpr uint64_t kGuard = 64 * 1024;
 constexpr std::byte kNanByte{0xFF}, kLargeByte{0x7B};
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{10};
 constexpr int kTimedStarts = 5;
 constexpr int kNotReady = 600;
 constexpr int kNoSuchMemory = 700, kMisaligned = 716; ///< faults that an index makes
