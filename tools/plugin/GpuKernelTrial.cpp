@@ -22,9 +22,10 @@ namespace {
 namespace cuda = runtime::cuda;
 
 /// Bytes before and behind each buffer. As floats of any width they are NaN in one run and large in
-/// the other, so that what is read there shows, and what is computed from it differs.
+/// the other, so that what is read there shows, and what is computed from it differs. Those around
+/// outputs are others, so that what is copied from there to here shows too.
 constexpr uint64_t kGuard = 64 * 1024;
-constexpr std::byte kNanByte{0xFF}, kLargeByte{0x7B};
+constexpr std::byte kNanByte{0xFF}, kLargeByte{0x7B}, kOfOutputs{0x01};
 constexpr std::chrono::seconds kPatience{10};
 constexpr int kTimedStarts = 5;
 constexpr int kNotReady = 600;
@@ -57,6 +58,9 @@ public:
 private:
   Status open();
   Status place(const kernels::TrialBuffer &buffer);
+  std::byte guardOf(const kernels::TrialBuffer &buffer) const {
+    return buffer.isWritten ? guard ^ kOfOutputs : guard;
+  }
   Status launch();
   Status faultOf(int code) const;
   Status wait();
@@ -99,7 +103,7 @@ Status GpuTrial::place(const kernels::TrialBuffer &buffer) {
   memory.push_back(std::make_unique<cuda::CudaBuffer>(device, cuda::MemoryKind::Device));
   TENON_TRY(memory.back()->reserve(bytes, "the check of a kernel"));
   TENON_TRY(staging.reserve(bytes, "the check of a kernel"));
-  std::fill_n(staging.data(), bytes, guard);
+  std::fill_n(staging.data(), bytes, guardOf(buffer));
   std::ranges::copy(buffer.bytes, staging.data() + kGuard);
   TENON_TRY(driver.check(
       driver.memcpyHtoDAsync(memory.back()->pointer(), staging.data(), bytes, stream.handle()),
@@ -180,7 +184,7 @@ std::optional<std::string> GpuTrial::damageOf(size_t index,
     if (isInside && !buffer.isWritten && around[at] != buffer.bytes[at - kGuard]) {
       return strCat("byte ", at - kGuard, " of '", buffer.name, "', which it must not write");
     }
-    if (!isInside && around[at] != guard) {
+    if (!isInside && around[at] != guardOf(buffer)) {
       return at < kGuard
                  ? strCat(kGuard - at, " bytes before the start of '", buffer.name, "'")
                  : strCat(at - kGuard - size, " bytes behind the end of '", buffer.name, "'");
