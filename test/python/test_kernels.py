@@ -54,8 +54,13 @@ class TorchLibrary(unittest.TestCase):
         self.assertEqual(7, len(engine(*(tensor[:7] for tensor in self.inputs))))
 
     def test_torch_compile(self):
+        compiled = self.example.compiled(self.object_file())
         with torch.inference_mode():
-            torch.testing.assert_close(self.example.compiled(self.object_file())(*self.inputs), self.wanted)
+            torch.testing.assert_close(compiled(*self.inputs), self.wanted)
+            large = tuple(tensor.repeat(100) for tensor in self.inputs)  # more than a free dim has by default
+            torch.testing.assert_close(compiled(*large), torch.add(*large, alpha=0.5))
+            torch._dynamo.reset()
+            torch.testing.assert_close(self.example.compiled(self.object_file())(*large), torch.add(*large, alpha=0.5))
 
     def test_without_a_kernel_the_operator_is_named(self):
         with self.assertRaises(tenon.UnsupportedError) as caught:
