@@ -16,6 +16,7 @@
 namespace tenon::kernels {
 namespace {
 
+constexpr int64_t kMostElements = 64; ///< of an attribute, each of which is an argument
 constexpr char kSchema[] = "tenon.kernels/1";
 constexpr JsonLimits kLimits{.maxDepth = 16, .maxValues = 65536, .isObject = true};
 
@@ -119,6 +120,24 @@ Status readPorts(Members &members, const char *key, std::vector<Port> &ports) {
   return Status::ok();
 }
 
+Status readDefault(Members &members, AttributeRule &rule) {
+  const Json *value = members.find("default");
+  if (!value) {
+    return Status::ok();
+  }
+  if (rule.count && (!value->is_array() || value->size() != *rule.count)) {
+    return refused(members.at("default"), strCat("is not a list of ", *rule.count, " numbers"));
+  }
+  rule.otherwise.emplace();
+  for (const Json &element : rule.count ? *value : Json::array({*value})) {
+    if (!element.is_number() || (rule.type == DType::I64 && !element.is_number_integer())) {
+      return refused(members.at("default"), "is not of its type");
+    }
+    rule.otherwise->push_back(element.get<double>());
+  }
+  return Status::ok();
+}
+
 Status readAttributes(Members &members, std::vector<AttributeRule> &attributes) {
   const Json *object = members.find("attributes");
   if (!object) {
@@ -139,12 +158,15 @@ Status readAttributes(Members &members, std::vector<AttributeRule> &attributes) 
     if (rule.type != DType::I64 && rule.type != DType::F32 && rule.type != DType::F64) {
       return refused(attribute.at("type"), "attributes are i64, f32 or f64");
     }
-    if (const Json *value = attribute.find("default")) {
-      if (!value->is_number() || (rule.type == DType::I64 && !value->is_number_integer())) {
-        return refused(attribute.at("default"), "is not a number of its type");
+    if (const Json *count = attribute.find("count")) {
+      bool isRight = count->is_number_integer() && count->get<int64_t>() > 0 &&
+                     count->get<int64_t>() <= kMostElements;
+      if (!isRight) {
+        return refused(attribute.at("count"), strCat("is not a number from 1 to ", kMostElements));
       }
-      rule.otherwise = value->get<double>();
+      rule.count = count->get<size_t>();
     }
+    TENON_TRY(readDefault(attribute, rule));
     TENON_TRY(attribute.checkRead());
     attributes.push_back(std::move(rule));
   }
@@ -283,6 +305,10 @@ std::string descriptionOf(const std::string &path) {
 }
 
 } // namespace
+
+std::string AttributeRule::elementName(size_t index) const {
+  return count ? strCat(name, "[", index, "]") : name;
+}
 
 Result<Kernel> parseKernel(std::string_view json) {
   Json entry;

@@ -28,11 +28,18 @@ struct Port {
   std::vector<std::string> dims;
 };
 
-/// An attribute of a node that a kernel reads: an I64, F32 or F64.
+/// An attribute of a node that a kernel reads: an I64, F32 or F64, or a list of as many as `count`
+/// says.
 struct AttributeRule {
   std::string name;
   DType type = DType::F32;
-  std::optional<double> otherwise; ///< what it is where the node lacks it; none if it must have it
+  std::optional<size_t> count; ///< none for a number
+  /// What it holds where the node lacks it; none if it must have it.
+  std::optional<std::vector<double>> otherwise;
+
+  size_t elements() const { return count.value_or(1); }
+  /// As arguments name an element: "alpha", or "pads[1]" of a list.
+  std::string elementName(size_t index) const;
 };
 
 /// One entry of a description. Expressions are those that tn::parseDim reads, over `sizes`.
@@ -43,9 +50,9 @@ struct Kernel {
   std::vector<Port> inputs, outputs;
   std::vector<std::string> sizes; ///< in the order in which dims of inputs first name them
   std::vector<AttributeRule> attributes;
-  /// What the function takes: names of inputs, outputs (pointers) and attributes, expressions
-  /// (64-bit integers); on a CPU also "begin" and "end", between which grid points are its own, and
-  /// "scratch", its thread's memory.
+  /// What the function takes: names of inputs, outputs (pointers) and elements of attributes,
+  /// expressions (64-bit integers); on a CPU also "begin" and "end", between which grid points are
+  /// its own, and "scratch", its thread's memory.
   std::vector<std::string> arguments;
   std::vector<std::string> grid; ///< expressions; empty for one point
   std::vector<int64_t> block;    ///< threads of a block, on a GPU

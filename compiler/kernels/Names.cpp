@@ -22,10 +22,14 @@ public:
     for (const std::vector<Port> *ports : {&kernel.inputs, &kernel.outputs}) {
       for (const Port &port : *ports) {
         named.push_back(port.name);
+        passed.push_back(port.name);
       }
     }
     for (const AttributeRule &rule : kernel.attributes) {
       named.push_back(rule.name);
+      for (size_t i = 0; i < rule.elements(); ++i) {
+        passed.push_back(rule.elementName(i));
+      }
     }
   }
 
@@ -48,7 +52,7 @@ public:
     }
     for (const std::string &text : kernel.arguments) {
       bool isOfCpu = text == "begin" || text == "end" || text == "scratch";
-      if (!llvm::is_contained(named, text) && !(isOfCpu && kernel.backend == kCpu)) {
+      if (!llvm::is_contained(passed, text) && !(isOfCpu && kernel.backend == kCpu)) {
         parse("arguments", text);
       }
     }
@@ -96,6 +100,7 @@ private:
   Kernel &kernel;
   mlir::MLIRContext context;
   std::vector<std::string> named;
+  std::vector<std::string> passed; ///< what arguments may name beside sizes
   std::vector<tn::Symbol> symbols;
   DescriptionFault fault;
 };

@@ -94,27 +94,45 @@ void requireDims(Emitter &emitter, const Kernel &kernel, const CustomNode &node)
   }
 }
 
+Attribute attributeOf(Builder &builder, const kernels::AttributeRule &rule,
+                      ArrayRef<double> elements) {
+  if (rule.type == DType::I64) {
+    SmallVector<int64_t> integers(elements.begin(), elements.end());
+    return rule.count ? Attribute(builder.getDenseI64ArrayAttr(integers))
+                      : builder.getI64IntegerAttr(integers[0]);
+  }
+  if (rule.type == DType::F32) {
+    SmallVector<float> reals(elements.begin(), elements.end());
+    return rule.count ? Attribute(builder.getDenseF32ArrayAttr(reals))
+                      : builder.getF32FloatAttr(reals[0]);
+  }
+  return rule.count ? Attribute(builder.getDenseF64ArrayAttr(elements))
+                    : builder.getF64FloatAttr(elements[0]);
+}
+
 /// Null after a failure.
 ArrayAttr attributesOf(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
   SmallVector<Attribute> values;
   Builder &builder = emitter.builder();
   for (const kernels::AttributeRule &rule : kernel.attributes) {
     bool isInteger = rule.type == DType::I64;
-    std::optional<double> value = node.attribute(rule.name, isInteger);
-    value = value ? value : rule.otherwise;
+    CustomNode::Numbers value = node.attribute(rule.name, isInteger, rule.count.has_value());
+    if (!value && rule.otherwise) {
+      value.emplace(rule.otherwise->begin(), rule.otherwise->end());
+    }
     if (!value && !emitter.failed()) {
       emitter.error(ErrorId::KernelMisfit, "the node lacks the attribute '" + rule.name +
                                                "', for which the kernel has no default");
     }
+    if (!emitter.failed() && value->size() != rule.elements()) {
+      emitter.error(ErrorId::KernelMisfit, "attribute '" + Twine(rule.name) + "' has " +
+                                               Twine(value->size()) + " elements in the node and " +
+                                               Twine(rule.elements()) + " in the kernel");
+    }
     if (emitter.failed()) {
       return {};
     }
-    if (isInteger) {
-      values.push_back(builder.getI64IntegerAttr(static_cast<int64_t>(*value)));
-    } else {
-      values.push_back(rule.type == DType::F32 ? builder.getF32FloatAttr(static_cast<float>(*value))
-                                               : builder.getF64FloatAttr(*value));
-    }
+    values.push_back(attributeOf(builder, rule, *value));
   }
   return builder.getArrayAttr(values);
 }

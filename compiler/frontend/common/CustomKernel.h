@@ -18,9 +18,10 @@ struct CustomNode {
   std::string_view op; ///< "com.example::VectorAdd"
   llvm::SmallVector<mlir::Value> inputs;
   unsigned outputs = 1;
-  /// The value of an attribute of the node; none if the node lacks it. After `failed` of the
-  /// emitter it does not matter.
-  std::function<std::optional<double>(llvm::StringRef name, bool isInteger)> attribute;
+  using Numbers = std::optional<llvm::SmallVector<double>>;
+  /// The elements of an attribute of the node, one if it is no list; none if the node lacks it.
+  /// After `failed` of the emitter they do not matter.
+  std::function<Numbers(llvm::StringRef name, bool isInteger, bool isList)> attribute;
 };
 
 /// Whether the user has kernels for an operator; `kernels` may be null.

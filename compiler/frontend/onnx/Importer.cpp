@@ -266,11 +266,20 @@ void Importer::runKernel(NodeContext &call, bool poisoned) {
   if (poisoned || call.failed()) {
     return;
   }
-  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
+  node.attribute = [&](StringRef attribute, bool isInteger,
+                       bool isList) -> frontend::CustomNode::Numbers {
     if (!call.hasAttribute(attribute)) {
       return std::nullopt;
     }
-    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+    if (isList && !isInteger) {
+      return call.numberList(attribute);
+    }
+    if (isList) {
+      SmallVector<int64_t> list = call.integerList(attribute);
+      return SmallVector<double>(list.begin(), list.end());
+    }
+    return SmallVector<double>{isInteger ? static_cast<double>(call.integer(attribute, 0))
+                                         : call.real(attribute, 0)};
   };
   for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
     if (i < call.numOutputs()) {

@@ -191,11 +191,20 @@ void Importer::runKernel(Call &call) {
   if (call.failed() || !llvm::all_of(node.inputs, [](mlir::Value value) { return !!value; })) {
     return;
   }
-  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
+  node.attribute = [&](StringRef attribute, bool isInteger,
+                       bool isList) -> frontend::CustomNode::Numbers {
     if (!call.has(attribute)) {
       return std::nullopt;
     }
-    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+    if (isList && !isInteger) {
+      return call.reals(attribute);
+    }
+    if (isList) {
+      SmallVector<int64_t> list = call.integers(attribute);
+      return SmallVector<double>(list.begin(), list.end());
+    }
+    return SmallVector<double>{isInteger ? static_cast<double>(call.integer(attribute, 0))
+                                         : call.real(attribute, 0)};
   };
   for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
     if (i < call.numOutputs()) {
