@@ -194,6 +194,20 @@ Status readBlock(Members &members, Kernel &kernel) {
                                             "whose product is 1024 or less");
 }
 
+/// An ONNX model, or {"symbol": ..., "library": ...}.
+Status readReference(Members &members, Kernel &kernel) {
+  const Json *reference = members.find("reference");
+  if (!reference || !reference->is_object()) {
+    return members.text("reference", kernel.reference, /*isNeeded=*/false);
+  }
+  Members function(*reference, members.at("reference"));
+  TENON_TRY(function.text("symbol", kernel.referenceSymbol));
+  // A kernel for CPUs has it in its own library.
+  TENON_TRY(function.text("library", kernel.referenceLibrary, kernel.backend == kCuda));
+  TENON_TRY(function.text("file", kernel.referenceFile, /*isNeeded=*/false));
+  return function.checkRead();
+}
+
 Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   if (!entry.is_object()) {
     return refused(place, "is not an object");
@@ -230,7 +244,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   }
   TENON_TRY(members.text("metadata", kernel.metadata, /*isNeeded=*/false));
   TENON_TRY(members.text("rows", kernel.rows, /*isNeeded=*/false));
-  TENON_TRY(members.text("reference", kernel.reference, /*isNeeded=*/false));
+  TENON_TRY(readReference(members, kernel));
   if (const Json *tolerance = members.find("tolerance")) {
     kernel.tolerance = tolerance->is_number() ? tolerance->get<double>() : -1;
     if (!(kernel.tolerance >= 0)) {
@@ -297,6 +311,25 @@ Status addMetadata(Json &entry, const std::string &path, const std::string &plac
   return Status::ok();
 }
 
+std::string fileName(const std::string &path) { return path.substr(path.rfind('/') + 1); }
+
+Result<std::shared_ptr<Library>> readCode(const std::string &path) {
+  std::shared_ptr<Library> library = std::make_shared<Library>();
+  library->path = path;
+  TENON_ASSIGN(MappedFile code, MappedFile::open(path));
+  library->bytes.assign(code.bytes().begin(), code.bytes().end());
+  library->hash = hashBytes(code.bytes()).hex();
+  return library;
+}
+
+/// The library of the function that a kernel of `library` is checked beside.
+Result<std::shared_ptr<const Library>> referenceCode(const Library &library, const Kernel &kernel) {
+  std::string file = kernel.referenceLibrary;
+  TENON_ASSIGN(std::shared_ptr<const Library> code,
+               readCode(file.empty() ? library.path : besides(library.path, file)));
+  return code;
+}
+
 std::string descriptionOf(const std::string &path) {
   size_t dot = path.rfind('.');
   size_t slash = path.rfind('/');
@@ -320,12 +353,23 @@ Result<Kernel> parseKernel(std::string_view json) {
   return kernel;
 }
 
+std::string referenceEntry(const Kernel &kernel) {
+  Json entry = Json::parse(kernel.json);
+  entry["backend"] = kCpu;
+  entry["symbol"] = kernel.referenceSymbol;
+  entry["library"] = kernel.referenceLibrary;
+  entry["file"] = kernel.referenceFile;
+  entry.erase("reference");
+  if (kernel.backend == kCuda) { // a call of a function is one, and needs no memory
+    for (const char *key : {"grid", "block", "scratch_bytes", "metadata"}) {
+      entry.erase(key);
+    }
+  }
+  return dumpJson(entry);
+}
+
 Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
-  std::shared_ptr<Library> library = std::make_shared<Library>();
-  library->path = path;
-  TENON_ASSIGN(MappedFile code, MappedFile::open(path));
-  library->bytes.assign(code.bytes().begin(), code.bytes().end());
-  library->hash = hashBytes(code.bytes()).hex();
+  TENON_ASSIGN(std::shared_ptr<Library> library, readCode(path));
   std::string description = descriptionOf(path);
   TENON_ASSIGN(MappedFile text, MappedFile::open(description));
   Json whole;
@@ -360,9 +404,17 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
     if (kernel.backend != backend) {
       continue; // one description serves the PTX and the object file of a kernel
     }
-    own["file"] = kernel.file = path.substr(path.rfind('/') + 1);
+    own["file"] = kernel.file = fileName(path);
     own["library"] = kernel.library = library->hash;
     kernel.reference = besides(path, kernel.reference);
+    if (!kernel.referenceSymbol.empty()) {
+      TENON_ASSIGN(std::shared_ptr<const Library> code, referenceCode(*library, kernel));
+      own["reference"] = {{"symbol", kernel.referenceSymbol},
+                          {"library", kernel.referenceLibrary = code->hash},
+                          {"file", kernel.referenceFile = fileName(code->path)}};
+      contents += code->hash;
+      library->references.push_back(std::move(code));
+    }
     kernel.json = dumpJson(own);
     contents += kernel.json;
     if (!kernel.reference.empty()) {

@@ -62,10 +62,14 @@ struct Kernel {
   std::string metadata;
   std::string rows;      ///< size whose rows do not depend on each other; empty for none
   std::string reference; ///< path of an ONNX model that computes the same; empty for none
-  double tolerance = 0;  ///< of results, absolute and relative; 0 for that of their type
-  std::string library;   ///< hash of the library
-  std::string file;      ///< its name without folder
-  std::string json;      ///< the entry in one line, with those two: `parseKernel` reads it
+  /// A function that computes the same on a CPU, from the same arguments with whole numbers of 64
+  /// bits; empty for none. It is in the library of that hash, among Library::references.
+  std::string referenceSymbol, referenceLibrary;
+  std::string referenceFile; ///< name of that library without folder
+  double tolerance = 0;      ///< of results, absolute and relative; 0 for that of their type
+  std::string library;       ///< hash of the library
+  std::string file;          ///< its name without folder
+  std::string json;          ///< the entry in one line, with those two: `parseKernel` reads it
 };
 
 struct Library {
@@ -74,12 +78,17 @@ struct Library {
   std::string hash;
   std::string digest; ///< of the library, its description and the references
   std::vector<Kernel> kernels;
+  /// Those that functions of Kernel::referenceSymbol are in, with nothing but their bytes.
+  std::vector<std::shared_ptr<const Library>> references;
 };
 
 /// A library and its description, the file of the same name that ends in ".json" (schema
 /// tenon.kernels/1): of its kernels those for GPUs where the library ends in ".ptx", else those for
 /// CPUs. TN0306 for a description that is not valid.
 Result<std::shared_ptr<const Library>> readLibrary(const std::string &path);
+
+/// The entry of the function of `referenceSymbol`, as a kernel for CPUs.
+std::string referenceEntry(const Kernel &kernel);
 
 /// An entry from Kernel::json.
 Result<Kernel> parseKernel(std::string_view json);

@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Constraints.h"
 #include "compiler/kernels/Call.h"
+#include "compiler/pipeline/KernelReference.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/reference/Compare.h"
@@ -39,7 +40,15 @@ struct CheckedRegion {
   Kernel kernel;
   const codegen::RegionCode *code;
   const codegen::RegionStep *step;
-  ArrayRef<AffineExpr> symbols; ///< of the region, over those of the model
+  ArrayRef<AffineExpr> symbols;                ///< of the region, over those of the model
+  std::optional<ReferenceCode> reference = {}; ///< a function beside which it is checked
+
+  /// What it is checked beside; empty for nothing.
+  std::string truth() {
+    return reference ? strCat(kernel.referenceSymbol, " of ", kernel.referenceFile)
+           : op.getReference().empty() ? ""
+                                       : kernel.reference;
+  }
 
   std::string name() const {
     return strCat("node '", dispatch::nameOf(region), "' (", kernel.op, ", kernel '", kernel.symbol,
@@ -72,6 +81,7 @@ private:
   Result<kernels::Trial> trialOf(CheckedRegion &region, const Sample &sample, int filling) const;
   Status checkAt(CheckedRegion &region, const Sample &sample);
   Status compare(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &result);
+  Result<std::vector<Tensor>> expected(CheckedRegion &region, const Sample &sample);
   Status checkWritten(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &one,
                       const kernels::TrialResult &other) const;
   Status checkRows(CheckedRegion &region, const Sample &sample);
@@ -221,13 +231,48 @@ Result<kernels::TrialResult> KernelChecker::run(CheckedRegion &region, const Sam
   return status;
 }
 
+/// The outputs that the region has, by the reference.
+Result<std::vector<Tensor>> KernelChecker::expected(CheckedRegion &region, const Sample &sample) {
+  std::vector<Tensor> outputs;
+  if (!region.reference) {
+    TENON_ASSIGN(std::vector<Tensor> all,
+                 interpreter.evaluateOp(region.op, sample.inputs, sample.symbols));
+    for (unsigned output : outputsOf(region)) {
+      outputs.push_back(std::move(all[output]));
+    }
+    return outputs;
+  }
+  const ReferenceCode &code = *region.reference;
+  CheckedRegion function = {region.region,         region.op,   region.kernel, &code.region,
+                            &code.region.steps[0], code.symbols};
+  TENON_ASSIGN(kernels::Trial trial, trialOf(function, sample, kFillings[0]));
+  trial.level = code.level;
+  trial.code = std::as_bytes(std::span(code.code.data(), code.code.size()));
+  Result<kernels::TrialResult> result = options.tryKernel(trial);
+  if (!result) {
+    Status status = result.takeStatus();
+    status.prefix(strCat("its reference, ", region.truth()));
+    return status;
+  }
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    ArrayRef<std::byte> bytes = result->outputs[index];
+    TENON_ASSIGN(reference::Sizes dims,
+                 dimsOf(region.op.getOutputs()[output].getType(), sample.symbols));
+    TENON_ASSIGN(Tensor tensor,
+                 Tensor::copy(region.kernel.outputs[output].type, dims,
+                              {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    outputs.push_back(std::move(tensor));
+  }
+  return outputs;
+}
+
 Status KernelChecker::compare(CheckedRegion &region, const Sample &sample,
                               const kernels::TrialResult &result) {
-  TENON_ASSIGN(std::vector<Tensor> expected,
-               interpreter.evaluateOp(region.op, sample.inputs, sample.symbols));
-  for (auto [output, bytes] : llvm::zip_equal(outputsOf(region), result.outputs)) {
+  TENON_ASSIGN(std::vector<Tensor> truths, expected(region, sample));
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    ArrayRef<std::byte> bytes = result.outputs[index];
     const kernels::Port &port = region.kernel.outputs[output];
-    const Tensor &truth = expected[output];
+    const Tensor &truth = truths[index];
     TENON_ASSIGN(Tensor actual,
                  Tensor::copy(port.type, truth.dims(),
                               {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
@@ -356,16 +401,21 @@ Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
   }
   TENON_TRY(checkWritten(region, sample, results[0], results[1]));
   TENON_TRY(checkRows(region, sample));
-  return region.op.getReference().empty() ? Status::ok() : compare(region, sample, results[0]);
+  return region.truth().empty() ? Status::ok() : compare(region, sample, results[0]);
 }
 
 Result<std::string> KernelChecker::check(CheckedRegion &region) {
   largest = fastest = 0;
-  bool hasReference = !region.op.getReference().empty();
+  if (!region.kernel.referenceSymbol.empty()) {
+    TENON_ASSIGN(region.reference,
+                 compileReference(region.region, region.kernel, options.kernelLibraries));
+  }
+  bool hasReference = !region.truth().empty();
   if (!hasReference && !options.uncheckedKernels) {
-    return Status::error(ErrorId::KernelUnchecked, "it has no reference to be checked beside",
-                         "name an ONNX model under \"reference\" in its description, or take it as "
-                         "it is with --unchecked-kernels");
+    return Status::error(
+        ErrorId::KernelUnchecked, "it has no reference to be checked beside",
+        "name an ONNX model or a function under \"reference\" in its description, or "
+        "take it as it is with --unchecked-kernels");
   }
   std::vector<SmallVector<int64_t>> sets = symbolSets();
   for (ArrayRef<int64_t> symbols : sets) {
@@ -382,10 +432,10 @@ Result<std::string> KernelChecker::check(CheckedRegion &region) {
     TENON_TRY(std::move(status));
   }
   std::string at = strCat(sets.size(), sets.size() == 1 ? " set of sizes" : " sets of sizes");
-  return hasReference ? strCat("checked beside ", region.kernel.reference, " at ", at,
-                               "; the time is measured")
-                      : strCat("run at ", at,
-                               ", results not checked (--unchecked-kernels); the time is measured");
+  return hasReference
+             ? strCat("checked beside ", region.truth(), " at ", at, "; the time is measured")
+             : strCat("run at ", at,
+                      ", results not checked (--unchecked-kernels); the time is measured");
 }
 
 /// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
