@@ -71,8 +71,10 @@ public:
 
   /// The sentence for the record.
   Result<std::string> check(CheckedRegion &region);
-  /// Of one call of the last check; 0 if nothing ran.
-  double seconds() const { return fastest; }
+  /// The times of single calls, first at the sizes of `records`, then at ever larger ones that the
+  /// model allows; none if the kernel does not run here.
+  Result<std::vector<dispatch::MeasuredTime>> measure(CheckedRegion &region,
+                                                      const dispatch::Records &records);
 
 private:
   std::vector<SmallVector<int64_t>> symbolSets();
@@ -94,8 +96,6 @@ private:
   ModuleOp module;
   const CompiledRegions &compiled;
   reference::Interpreter interpreter;
-  double fastest = 0;
-  double largest = 0; ///< difference from the reference
 };
 
 Result<reference::Sizes> dimsOf(Type type, ArrayRef<int64_t> symbols) {
@@ -130,7 +130,8 @@ std::string position(int64_t index, ArrayRef<int64_t> dims) {
 
 std::vector<SmallVector<int64_t>> KernelChecker::symbolSets() {
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
-  ArrayRef<tn::Symbol> symbols = tn::SymbolList(module).symbols();
+  tn::SymbolList list(module);
+  ArrayRef<tn::Symbol> symbols = list.symbols();
   std::vector<SmallVector<int64_t>> sets;
   for (const auto &sizes : kSizes) {
     SmallVector<int64_t> values;
@@ -281,7 +282,6 @@ Status KernelChecker::compare(CheckedRegion &region, const Sample &sample,
         truth, actual,
         tolerance > 0 ? reference::Tolerance{.relative = tolerance, .absolute = tolerance}
                       : reference::toleranceOf(port.type));
-    largest = std::max(largest, std::abs(comparison.largest.expected - comparison.largest.actual));
     if (!comparison.equal()) {
       return Status::error(ErrorId::KernelWrong,
                            strCat("output '", port.name, "': ", comparison.text(truth.dims()),
@@ -396,7 +396,6 @@ Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
       return Status::error(status.id(), strCat(status.message(), ", with ", sizesText(sample)),
                            status.hint());
     }
-    fastest = results.empty() ? result->seconds : std::min(fastest, result->seconds);
     results.push_back(std::move(*result));
   }
   TENON_TRY(checkWritten(region, sample, results[0], results[1]));
@@ -405,7 +404,6 @@ Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
 }
 
 Result<std::string> KernelChecker::check(CheckedRegion &region) {
-  largest = fastest = 0;
   if (!region.kernel.referenceSymbol.empty()) {
     TENON_ASSIGN(region.reference,
                  compileReference(region.region, region.kernel, options.kernelLibraries));
@@ -438,26 +436,72 @@ Result<std::string> KernelChecker::check(CheckedRegion &region) {
                       ", results not checked (--unchecked-kernels); the time is measured");
 }
 
-/// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
-void note(dispatch::Records &records, size_t index, const std::string &why, double seconds) {
+/// After a call of so many seconds, or before one of more bytes, no larger sizes are measured.
+constexpr double kEnoughSeconds = 1e-4;
+constexpr int64_t kEnoughBytes = 64 << 20;
+
+Result<std::vector<dispatch::MeasuredTime>>
+KernelChecker::measure(CheckedRegion &region, const dispatch::Records &records) {
+  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+  tn::SymbolList list(module);
+  ArrayRef<tn::Symbol> symbols = list.symbols();
+  SmallVector<int64_t> values;
+  for (const tn::Symbol &symbol : symbols) {
+    auto size =
+        llvm::find_if(records.sizes, [&](const auto &named) { return named.first == symbol.name; });
+    values.push_back(size == records.sizes.end() ? symbol.min : size->second);
+  }
+  std::vector<dispatch::MeasuredTime> times;
+  while (tn::satisfyConstraints(function, values)) {
+    TENON_ASSIGN(Sample sample, sampleAt(region, values));
+    TENON_ASSIGN(kernels::Trial trial, trialOf(region, sample, kFillings[0]));
+    int64_t bytes = 0;
+    for (const kernels::TrialBuffer &buffer : trial.buffers) {
+      bytes += buffer.bytes.size();
+    }
+    if (!times.empty() && (bytes <= times.back().bytes || bytes > kEnoughBytes)) {
+      break;
+    }
+    Result<kernels::TrialResult> result = run(region, sample, kFillings[0]);
+    if (!result) {
+      return result.status().id() == ErrorId::KernelUnchecked
+                 ? Result<std::vector<dispatch::MeasuredTime>>(std::move(times))
+                 : result.takeStatus();
+    }
+    times.push_back({bytes, result->seconds * 1e6});
+    SmallVector<int64_t> before = values;
+    for (auto [value, symbol] : llvm::zip_equal(values, symbols)) {
+      value = std::min(2 * value, symbol.max);
+    }
+    if (result->seconds > kEnoughSeconds || values == before) {
+      break;
+    }
+  }
+  return times;
+}
+
+/// Of the kernel that a region has, on all of its levels: what was checked, and the times measured.
+void note(dispatch::Records &records, size_t index, const std::string &why,
+          std::vector<dispatch::MeasuredTime> times) {
   dispatch::RegionRecord &region = records.regions[index];
-  double microseconds = seconds * 1e6;
+  double microseconds = times.empty() ? 0 : times.front().microseconds;
   auto set = [&](std::vector<dispatch::CandidateRecord> &candidates) {
     for (dispatch::CandidateRecord &candidate : candidates) {
       if (candidate.verdict == "chosen") {
         candidate.why = why;
-        candidate.microseconds = seconds > 0 ? microseconds : candidate.microseconds;
+        candidate.microseconds = microseconds > 0 ? microseconds : candidate.microseconds;
       }
     }
   };
   set(region.candidates);
   for (dispatch::LevelRecord &level : region.levels) {
     set(level.candidates);
-    level.microseconds = seconds > 0 ? microseconds : level.microseconds;
+    level.microseconds = microseconds > 0 ? microseconds : level.microseconds;
   }
-  if (seconds > 0) {
+  if (microseconds > 0) {
     records.setKernelTime(index, microseconds);
   }
+  region.measured = std::move(times);
 }
 
 } // namespace
@@ -518,8 +562,14 @@ Status checkKernels(const CompileOptions &options, ModuleOp module, const Compil
     if (!region.getRecord()) {
       return; // of a dumped phase
     }
+    Result<std::vector<dispatch::MeasuredTime>> times = checker.measure(each, records);
+    if (!times) {
+      status = times.takeStatus();
+      status.prefix(each.name());
+      return;
+    }
     note(records, *region.getRecord(),
-         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), checker.seconds());
+         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), std::move(*times));
   });
   return status;
 }
