@@ -24,6 +24,12 @@ struct CustomNode {
   std::function<Numbers(llvm::StringRef name, bool isInteger, bool isList)> attribute;
 };
 
+/// The elements of an attribute as `CustomNode::attribute` gives them.
+template <typename Number>
+CustomNode::Numbers asNumbers(const llvm::SmallVector<Number> &elements) {
+  return llvm::SmallVector<double>(elements.begin(), elements.end());
+}
+
 /// Whether the user has kernels for an operator; `kernels` may be null.
 bool hasKernel(const kernels::KernelTable *kernels, std::string_view op);
 
