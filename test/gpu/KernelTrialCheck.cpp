@@ -113,7 +113,9 @@ bool check(tool::GpuTrials &trials, const Case &planted) {
     }
   }
   std::printf("%s  %-28s %6.2f s  %s\n", isRight ? "as expected" : "WRONG      ", planted.name,
-              seconds, result ? "runs" : result.status().toString().c_str());
+              seconds,
+              result ? std::to_string(result->seconds * 1e6).append(" us a run").c_str()
+                     : result.status().toString().c_str());
   return isRight;
 }
 
