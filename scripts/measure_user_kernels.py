@@ -5,7 +5,7 @@ Each is compiled, which checks it on the GPU. Two ways of timing, each the same 
 one stream with the host ahead, median of many:
 - "alone": a CUDA graph of one kernel a set, so with the start of a graph, as `tenon bench --cold` runs an engine;
 - "in a row": a graph of kernels of which each adds to the result of the one before, the time of each, as in a model of many.
-PyTorch's are its own add and Inductor's kernel. Prints a table of microseconds and GB/s for each number of elements, and what `tenon profile` says of the engine.
+PyTorch's are its own add and Inductor's kernel. Prints a line for each as it is measured, and what `tenon profile` says of the engine.
 """
 
 import argparse
@@ -98,6 +98,10 @@ def torch_seconds(call, elements, length):
     return statistics.median(times)
 
 
+def told(way, elements, name, seconds):
+    print(f"{way:>8} {elements:>10}  {name:<8} {seconds * 1e6:9.2f} us {12 * elements / seconds / 1e9:6.0f} GB/s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tenon", default="build/dev/bin/tenon")
@@ -111,12 +115,13 @@ def main():
         engines = {}
         for name, library in LIBRARIES.items():
             engines[name] = {length: compiled(options, pathlib.Path(folder), library, length) for length in (1, IN_A_ROW)}
-            print(f"{name}:", tenon(options, "explain", "kernels", engines[name][1], "add0"))
+            print(f"{name}:", tenon(options, "explain", "kernels", engines[name][1], "add0"), flush=True)
         for way, length in (("alone", 1), ("in a row", IN_A_ROW)):
             for elements in options.elements:
-                row = {name: engine_seconds(options, made[length], elements, length) for name, made in engines.items()}
-                row.update({name: torch_seconds(call, elements, length) for name, call in calls.items()})
-                print(f"{way:>8} {elements:>10}  " + "  ".join(f"{name} {seconds * 1e6:.2f} us ({12 * elements / seconds / 1e9:.0f} GB/s)" for name, seconds in row.items()), flush=True)
+                for name, made in engines.items():
+                    told(way, elements, name, engine_seconds(options, made[length], elements, length))
+                for name, call in calls.items():
+                    told(way, elements, name, torch_seconds(call, elements, length))
         largest = max(options.elements)
         print(tenon(options, "profile", engines["CUDA C++"][1], "--shape", f"a:{largest}", "--shape", f"b:{largest}"))
 
