@@ -120,6 +120,28 @@ Status readPorts(Members &members, const char *key, std::vector<Port> &ports) {
   return Status::ok();
 }
 
+Status readRanges(Members &members, std::vector<SizeRange> &ranges) {
+  const Json *object = members.find("sizes");
+  if (!object) {
+    return Status::ok();
+  }
+  if (!object->is_object()) {
+    return refused(members.at("sizes"), "is not an object");
+  }
+  for (const auto &[name, ends] : object->items()) {
+    bool isRight = ends.is_array() && ends.size() == 2 && ends[0].is_number_integer() &&
+                   ends[1].is_number_integer();
+    SizeRange range{name, isRight ? ends[0].get<int64_t>() : -1,
+                    isRight ? ends[1].get<int64_t>() : -1};
+    if (range.min < 0 || range.max < range.min || range.max > kMostOfSize) {
+      return refused(strCat(members.at("sizes"), ".", name),
+                     "is not a list of the least and the most that it may be");
+    }
+    ranges.push_back(std::move(range));
+  }
+  return Status::ok();
+}
+
 Status readDefault(Members &members, AttributeRule &rule) {
   const Json *value = members.find("default");
   if (!value) {
@@ -227,6 +249,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   TENON_TRY(members.text("symbol", kernel.symbol));
   TENON_TRY(readPorts(members, "inputs", kernel.inputs));
   TENON_TRY(readPorts(members, "outputs", kernel.outputs));
+  TENON_TRY(readRanges(members, kernel.ranges));
   TENON_TRY(readAttributes(members, kernel.attributes));
   TENON_TRY(members.texts("arguments", kernel.arguments, /*isNeeded=*/true));
   TENON_TRY(members.texts("grid", kernel.grid, /*isNeeded=*/kernel.backend == kCuda));

@@ -42,6 +42,12 @@ struct AttributeRule {
   std::string elementName(size_t index) const;
 };
 
+/// What a size may be at least and at most.
+struct SizeRange {
+  std::string name;
+  int64_t min = 0, max = kMostOfSize;
+};
+
 /// One entry of a description. Expressions are those that tn::parseDim reads, over `sizes`.
 struct Kernel {
   std::string op; ///< "com.example::VectorAdd"
@@ -49,6 +55,7 @@ struct Kernel {
   std::string symbol;
   std::vector<Port> inputs, outputs;
   std::vector<std::string> sizes; ///< in the order in which dims of inputs first name them
+  std::vector<SizeRange> ranges;  ///< of some sizes
   std::vector<AttributeRule> attributes;
   /// What the function takes: names of inputs, outputs (pointers) and elements of attributes,
   /// expressions (64-bit integers); on a CPU also "begin" and "end", between which grid points are

@@ -47,6 +47,11 @@ public:
         }
       }
     }
+    for (const SizeRange &range : kernel.ranges) {
+      if (!llvm::is_contained(kernel.sizes, range.name)) {
+        return {"sizes", strCat("'", range.name, "' is not a dim of an input")};
+      }
+    }
     for (const std::string &text : kernel.grid) {
       parse("grid", text);
     }

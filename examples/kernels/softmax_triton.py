@@ -63,6 +63,7 @@ def write_library(folder: pathlib.Path) -> str:
     entry = {
         "operator": "example::softmax", "backend": "cuda", "metadata": "softmax.metadata.json", "reference": "softmax.onnx",
         "inputs": [{"name": "x", **tensor}], "outputs": [{"name": "y", **tensor}], "arguments": ["x", "y", "columns"], "grid": ["rows"],
+        "sizes": {"columns": [1, COLUMNS]},
     }  # fmt: skip
     (folder / "softmax.json").write_text(json.dumps({"schema": "tenon.kernels/1", "kernels": [entry]}, indent=2) + "\n")
     return str(folder / "softmax.ptx")

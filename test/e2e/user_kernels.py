@@ -155,6 +155,17 @@ class UserKernels(ToolTest):
         changes["arguments"][4] = "weights[2]"
         self.assertIn("'weights[2]' is not an expression", self.refused(5, "TN0306", self.library("lists", **changes)))
 
+    def test_sizes_may_have_a_range(self):
+        library = self.library("ranged", sizes={"n": [4, 300]})
+        engine = self.compile(library, "free")
+        self.check_run(engine, 300)
+        self.assertIn("at 4 sets of sizes", self.kernels(engine))
+        np.savez(self.folder / "in.npz", x=np.ones(301, np.float32), y=np.ones(301, np.float32))
+        self.assertIn("301", self.refuse(2, "TN0612", "run", engine, "--inputs", "in.npz").stderr)
+        self.assertIn("'n' is 100, the kernel takes 1 to 99", self.refused(3, "TN0308", self.library("ranged", sizes={"n": [1, 99]})))
+        for sizes, what in (({"n": [3, 2]}, "sizes.n: is not a list"), ({"m": [1, 2]}, "'m' is not a dim of an input")):
+            self.assertIn(what, self.refused(5, "TN0306", self.library("ranged", sizes=sizes)))
+
     def test_a_function_may_be_the_reference(self):
         plain = "void plain(const float *a, const float *b, float *c, int64_t n, float alpha) { for (int64_t i = 0; i < n; ++i) c[i] = alpha * b[i] + a[i]; }"
         changes = {"before": plain, "reference": {"symbol": "plain"}}

@@ -94,6 +94,28 @@ void requireDims(Emitter &emitter, const Kernel &kernel, const CustomNode &node)
   }
 }
 
+/// Makes the sizes be in the ranges of the kernel.
+void requireRanges(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
+  SmallVector<AffineExpr> sizes = sizesOf(emitter, kernel, node);
+  for (const kernels::SizeRange &range : kernel.ranges) {
+    AffineExpr size = sizes[llvm::find(kernel.sizes, range.name) - kernel.sizes.begin()];
+    std::optional<int64_t> known = tn::constantDim(size);
+    if (known && (*known < range.min || *known > range.max)) {
+      return emitter.error(ErrorId::KernelMisfit, "'" + Twine(range.name) + "' is " +
+                                                      Twine(*known) + ", the kernel takes " +
+                                                      Twine(range.min) + " to " + Twine(range.max));
+    }
+    if (!known) {
+      std::string what = strCat("size '", range.name, "' of its kernel");
+      MLIRContext *context = size.getContext();
+      emitter.require(tn::ConstraintKind::at_least, size, getAffineConstantExpr(range.min, context),
+                      what);
+      emitter.require(tn::ConstraintKind::at_least, getAffineConstantExpr(range.max, context), size,
+                      what);
+    }
+  }
+}
+
 Attribute attributeOf(Builder &builder, const kernels::AttributeRule &rule,
                       ArrayRef<double> elements) {
   if (rule.type == DType::I64) {
@@ -151,6 +173,11 @@ SmallVector<Value> emitCustom(Emitter &emitter, const kernels::KernelTable &tabl
   }
   const Kernel &kernel = entries.front()->kernel;
   requireDims(emitter, kernel, node);
+  for (const TableEntry *entry : entries) {
+    if (!emitter.failed()) {
+      requireRanges(emitter, entry->kernel, node);
+    }
+  }
   ArrayAttr attributes = emitter.failed() ? ArrayAttr() : attributesOf(emitter, kernel, node);
   if (emitter.failed()) {
     return {};
