@@ -96,6 +96,7 @@ except tenon.Error as error:
     assert "finds an access outside its memory" in str(error), error
 else:
     raise SystemExit("no fault was found")
+assert "libtenon_fake_cuda" not in open("/proc/self/maps").read(), "the kernel ran in this process"
 open("vector_add.ptx", "w").write(open("right.ptx").read())
 engine = tenon.compile("add.pt2", **kernel)
 a, b = numpy.arange(300, dtype=numpy.float32), numpy.ones(300, dtype=numpy.float32)
