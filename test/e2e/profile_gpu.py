@@ -194,6 +194,17 @@ class ProfileOnGpuTest(ToolTest):
         self.assertTrue(any("without counters" in note and "ERR_NVGPUCTRPERM" in note for note in report["measured"]["notes"]), report["measured"])
         self.assertIn("without counters", self.succeed("profile", engine, "--counters").stdout)
 
+    def test_a_crash_of_cupti_is_a_note(self):
+        engine = self.engine("crashed", product(256, 1024, 1024))
+        us, _ = self.region(engine)
+        planted = {kernel: us for kernel in self.kernels(engine)}
+        report, region = self.profile(engine, planted | {"counter.crash": 1}, "--counters", "--ab", engine)
+        self.assertIsNone(region["gpu"]["counters"])
+        self.assertAlmostEqual(us, region["time_us"], delta=0.1)
+        notes = [note for note in report["measured"]["notes"] if "without counters" in note]
+        self.assertEqual(1, len(notes))
+        self.assertIn("the process that counts ended: Segmentation fault", notes[0])
+
     def test_bytes_come_from_the_level_that_holds_them(self):
         """A step is timed by itself: 32 MB stay in the L2, 128 MB do not."""
         for rows, level in ((4096, "L2"), (16384, "memory")):

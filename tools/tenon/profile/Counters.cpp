@@ -67,7 +67,7 @@ public:
   StepCounter(const StepCounter &) = delete;
   StepCounter &operator=(const StepCounter &) = delete;
 
-  Status open(int gpu);
+  Status open(const runtime::cuda::CudaDevice &device, int gpu);
   /// For so many ranges.
   Status configure(size_t ranges);
   /// One pass over the steps; whether it was the last.
@@ -119,7 +119,7 @@ StepCounter::~StepCounter() {
   }
 }
 
-Status StepCounter::open(int gpu) {
+Status StepCounter::open(const runtime::cuda::CudaDevice &device, int gpu) {
   cupti::Initialize initialize;
   TENON_TRY(check(api.initialize(&initialize), "the start"));
   cupti::GetChipName chip;
@@ -144,6 +144,7 @@ Status StepCounter::open(int gpu) {
   get.config = config.data();
   TENON_TRY(check(api.getConfig(&get), "the configuration"));
   cupti::Enable enable;
+  enable.context = device.context();
   TENON_TRY(check(api.enable(&enable), "the range profiler"));
   profiler = enable.profiler;
   TENON_TRY(check(api.subscribe(&subscriber, onCall, this), "callbacks"));
@@ -254,6 +255,28 @@ Result<std::vector<std::pair<size_t, StepCounters>>> StepCounter::read() {
 
 } // namespace
 
+Json toJson(const std::vector<StepCounters> &steps) {
+  Json rows = Json::array();
+  for (const StepCounters &step : steps) {
+    rows.push_back(
+        {step.instruction, step.processors, step.memory, step.dram, step.tensorPipe, step.warps});
+  }
+  return {{"steps", std::move(rows)}};
+}
+
+std::vector<StepCounters> countersOf(const Json &json) {
+  std::vector<StepCounters> steps;
+  for (const Json &row : json.value("steps", Json::array())) {
+    steps.push_back({.instruction = row.at(0).get<uint32_t>(),
+                     .processors = row.at(1).get<double>(),
+                     .memory = row.at(2).get<double>(),
+                     .dram = row.at(3).get<double>(),
+                     .tensorPipe = row.at(4).get<double>(),
+                     .warps = row.at(5).get<double>()});
+  }
+  return steps;
+}
+
 Result<std::vector<StepCounters>> countSteps(Runner &runner) {
   TENON_ASSIGN(cupti::Api api, cupti::openApi());
   int gpu = *runner.session().engine().gpu();
@@ -262,7 +285,7 @@ Result<std::vector<StepCounters>> countSteps(Runner &runner) {
   runtime::cuda::ContextScope scope(*device);
   TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner.session().timeSteps(1));
   StepCounter counter(api);
-  TENON_TRY(counter.open(gpu));
+  TENON_TRY(counter.open(*device, gpu));
   TENON_TRY(counter.configure(steps.size()));
   bool isLast = false;
   for (size_t pass = 0; !isLast && pass < kMostPasses; ++pass) {

@@ -84,7 +84,7 @@ struct Evaluate {
 struct Enable {
   size_t size = TENON_CUPTI_SIZE(Enable, profiler);
   void *reserved = nullptr;
-  void *context = nullptr;         ///< null: the thread's current one
+  void *context = nullptr;
   RangeObject *profiler = nullptr; ///< set by the call
 };
 /// Of the calls that take no more: disabling, starting, popping a range.
