@@ -168,8 +168,9 @@ class Bench:
                "disturbed": report["measured"]["disturbed"]}
         if cause.rule == "threads" and not cause.run_flags and not self.one_is_faster():
             row["no_defect"] = True
+        longest = max(report["regions"], key=lambda region: region["time_us"])
+        row["longest"] = {key: longest[key] for key in ("kernel", "time_us", "predicted_us", "class", "cause")}
         if cause.part:
-            longest = max(report["regions"], key=lambda region: region["time_us"])
             row["part"] = next((part["part"] for part in (longest["gpu"] or {"causes": []})["causes"]), "none")
         if first["rule"] == cause.rule:
             measure = self.samples if first["of"] == "sample" else self.follow
@@ -199,13 +200,13 @@ def main():
                 print(f"{row['cause']:<22} is no defect on this machine", flush=True)
                 continue
             rows.append(row)
+            if options.output:
+                pathlib.Path(options.output).write_text(json.dumps(rows, indent=1) + "\n")
             near = "" if "of_prediction" not in row else f"gained {row['measured']:.2f} x, {row['of_prediction']:.2f} of the prediction"
             print(f"{row['cause']:<22} {row['named']:<18} predicted {row['predicted']:.2f} x  {near}{'  DISTURBED' if row['disturbed'] else ''}", flush=True)
     named = sum(row["named"] == row["expected"] for row in rows)
     held = sum(NEAR[0] <= row.get("of_prediction", 0) <= NEAR[1] for row in rows)
     print(f"{named} of {len(rows)} named first, {held} gain {NEAR[0]} to {NEAR[1]} of the prediction")
-    if options.output:
-        pathlib.Path(options.output).write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if named == len(rows) else 1
 
 

@@ -132,6 +132,8 @@ struct Advice {
   std::string evidence; ///< a sentence with the numbers that speak for it
   std::string command;
   double gainSeconds = 0; ///< of a run, predicted
+  /// What nothing predicts, but measuring may find besides, at most.
+  double unknownSeconds = 0;
   /// Whether the gain is of the time of a sample where several are run at once.
   bool isOfSample = false;
   bool changesNumbers = false; ///< whether results are rounded otherwise after it
