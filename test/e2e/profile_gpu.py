@@ -119,6 +119,16 @@ class ProfileOnGpuTest(ToolTest):
         self.assertAlmostEqual(report["measured"]["timed_us"] / predicted, advice["at_most"], delta=0.05 * advice["at_most"])
         self.assertIn("x as fast, predicted; at most", self.succeed("profile", "beyond.tenon").stdout)
 
+    def test_times_that_something_slows_down_are_no_evidence(self):
+        """As under a debugger: each start takes 60 us, but a graph starts once."""
+        engine = self.engine("slowed", product(256, 1024, 1024, "Softmax"))
+        planted = {kernel: 5 for kernel in self.kernels(engine)} | {"each-start": 60}
+        report, region = self.profile(engine, planted)
+        self.assertTrue(report["measured"]["disturbed"], [report["measured"], region["kernel"]])
+        self.assertEqual("unknown", region["class"])
+        self.assertNotIn("tune", {row["rule"] for row in report["advice"]})
+        self.assertTrue(any("as a debugger does" in note for note in report["measured"]["notes"]))
+
     def test_every_row_of_latency_says_why_and_what_would_help(self):
         for name, rows, columns in (("few", 128, 768), ("some", 1024, 768), ("narrow", 96, 320)):
             engine = self.engine(name, product(rows, 768, columns, "Gelu"))
