@@ -1,8 +1,8 @@
 // A stand-in for NVIDIA's driver that runs nothing and takes the times that a test plants: a clock
 // of its own, which launches, copies and fills move on. TENON_PLANTED_TIMES names a file of lines
-// "kernel microseconds", where the kernel is a name or "*", or "each-start" for what a launch takes
-// besides where no graph holds it; TENON_PLANTED_LOG one to which it writes the names of kernels as they
-// are loaded. Results are whatever memory holds.
+// "kernel microseconds", where the kernel is a name, "*", or "each-start" for what a launch takes
+// besides where no graph holds it; TENON_PLANTED_LOG one to which it writes the names of kernels as
+// they are loaded. Results are whatever memory holds.
 
 #include "runtime/device/cuda/CudaApi.h"
 

@@ -119,6 +119,18 @@ class ProfileOnGpuTest(ToolTest):
         self.assertAlmostEqual(report["measured"]["timed_us"] / predicted, advice["at_most"], delta=0.05 * advice["at_most"])
         self.assertIn("x as fast, predicted; at most", self.succeed("profile", "beyond.tenon").stdout)
 
+    def test_gelu_by_itself_is_found(self):
+        engine = self.engine("gelu", product(1024, 768, 3072, "Gelu"))
+        gelu = next(row for row in self.json("explain", "kernels", engine)["regions"] if row["operations"] == ["gelu"])
+        planted = self.predicted(engine) | {"matmul-start": 10, "matmul-teraflops": 1e6}
+        advice = {row["rule"]: row for row in self.profile(engine, planted)[0]["advice"]}
+        self.assertIn("--allow tanh-gelu", advice["tanh-gelu"]["command"])
+        self.assertTrue(advice["tanh-gelu"]["changes_numbers"])
+        self.assertAlmostEqual(0.52 * gelu["cost"]["us"], advice["tanh-gelu"]["gain_us"], delta=0.1)
+        self.succeed("compile", "gelu.onnx", "-o", "tanh.tenon", *TARGET, "--allow", "tanh-gelu")
+        self.assertEqual(1, len(self.json("explain", "kernels", "tanh.tenon")["regions"]))
+        self.assertNotIn("tanh-gelu", {row["rule"] for row in self.profile("tanh.tenon", planted)[0]["advice"]})
+
     def test_times_that_something_slows_down_are_no_evidence(self):
         """As under a debugger: each start takes 60 us, but a graph starts once."""
         engine = self.engine("slowed", product(256, 1024, 1024, "Softmax"))
