@@ -4,7 +4,7 @@
     scripts/measure_profile_gpu.py --tenon build/dev/bin/tenon -o profile-gpu.json
 
 Compiles BERT-large, ResNet-50, ViT-B/16 and a step of a decoder in fp16, profiles each without and with --counters, runs each once under
-ncu, and adds up the time of regions whose classes agree. Nsight Compute's class is its own rule: the larger of the throughputs of
+ncu (with clocks and caches as they are), and adds up the time of regions whose classes agree. Nsight Compute's class is its own rule: the larger of the throughputs of
 multiprocessors and of memory where it is at least 60 %, else latency. Kernels are matched by their order: those of Tenon by their names,
 and what stands between two of them is the library's call there. The regions that disagree are printed, the longest first, with what ncu counted.
 Where a profile cannot read counters, its note says why, and the figures are of the classes by floors alone. Relies on ncu being allowed to
@@ -53,7 +53,7 @@ class Bench:
 
     def kernels(self, engine):
         """Of each kernel of one run in its order: its name and the two throughputs and microseconds that ncu counts."""
-        done = subprocess.run([self.ncu, "--csv", "--page", "raw", "--metrics", ",".join(METRICS.values()), self.tenon, "run", engine],
+        done = subprocess.run([self.ncu, "--csv", "--page", "raw", "--cache-control", "none", "--clock-control", "none", "--metrics", ",".join(METRICS.values()), self.tenon, "run", engine],
                               capture_output=True, text=True, cwd=self.folder)
         lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
         if done.returncode or not lines:
@@ -68,6 +68,8 @@ class Bench:
         rows = self.json("explain", "placement", engine)["instructions"]
         steps = [row for row in rows if "region" in row]
         kernels, found, at = self.kernels(engine), {}, 0
+        # Fallbacks of calls are not run.
+        steps = [row for row in steps if not row.get("kernel") or any(kernel[0] == row["kernel"] for kernel in kernels)]
         names = [row.get("kernel") for row in steps]
         own = set(filter(None, names))
         for row, name in zip(steps, names):

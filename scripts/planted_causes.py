@@ -35,10 +35,15 @@ def model(nodes, weights, inputs, outputs):
     return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def products(length, width, rows, follower="Gelu"):
-    """x [rows, width] through products with GELU or another function between; the nodes have the names of layers."""
+def products(length, width, rows, follower="Gelu", normed=False):
+    """x [rows, width] through products with GELU or another function between; the nodes have the names of layers. Behind a norm, products
+    read what is bounded."""
     rng = np.random.default_rng(1)
     weights, nodes, last = [], [], "x"
+    if normed:
+        weights.append(numpy_helper.from_array(np.ones(width, np.float32), "scale"))
+        nodes.append(helper.make_node("LayerNormalization", ["x", "scale"], ["n"], name="/norm"))
+        last = "n"
     for index in range(length):
         weights.append(numpy_helper.from_array(rng.standard_normal((width, width), np.float32) / np.float32(width**0.5), f"w{index}"))
         nodes += [helper.make_node("MatMul", [last, f"w{index}"], [f"p{index}"], name=f"/layer.{index}/dense/MatMul"),
@@ -105,7 +110,7 @@ GPU_CAUSES = [
     Cause("split too far by hand", "forbidden-kernels", lambda: products(2, 512, 64, "Relu"), [*HALF, *tile(FIRST, 64, 64, "32x32", 4, 8)], part="split"),
     Cause("taps", "taps", lambda: chain(4, 4096, 2048), ["--tap", "all"]),
     Cause("FP32", "half", lambda: products(3, 2048, 2048, "Relu")),
-    Cause("fp16 where fp8 pays", "float8", lambda: products(2, 2048, 8192, "Relu"), HALF),
+    Cause("fp16 where fp8 pays", "float8", lambda: products(2, 2048, 8192, "Relu", normed=True), HALF),
     Cause("few rows", "rows", lambda: products(8, 1024, "rows", "Relu"), [*HALF, "--shape", "x:256x1024"], part="start"),
     Cause("one sample", "batch", lambda: products(4, 2048, "rows", "Relu"), [*HALF, "--shape", "x:[1..8]x2048"], ["--shape", "x:1x2048"]),
 ]

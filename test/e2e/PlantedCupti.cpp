@@ -93,7 +93,7 @@ PLANTED cuptiProfilerHostGetConfigImage(GetConfig *get) {
 }
 PLANTED cuptiProfilerHostEvaluateToGpuValues(Evaluate *evaluate) {
   // In the order in which they are asked for.
-  const char *names[] = {"processors", "memory", "dram", "tensor", "warps"};
+  const char *names[] = {"processors", "memory", "dram", "tensor", "warps", "nanoseconds"};
   for (size_t i = 0; i < evaluate->count; ++i) {
     evaluate->values[i] = planted(std::string("counter.") + names[i]);
   }

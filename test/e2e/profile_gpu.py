@@ -212,6 +212,11 @@ class ProfileOnGpuTest(ToolTest):
             self.assertEqual((shares[0] / 100, shares[1] / 100, 0.12, 0.55), tuple(region["gpu"]["counters"][name] for name in ("processors", "memory", "dram", "tensor_pipe")))
             self.assertIn(f"multiprocessors {shares[0]} %, tensor pipe 55 %, memory {shares[1]} %", region["cause"])
         self.assertRegex(region["cause"], r"; \d+ % [a-z-]+ \(")
+        # Of a range in which the GPU waits half of the time: ten runs of the step, and as long again.
+        values = {"counter.processors": 35, "counter.memory": 20, "counter.nanoseconds": 2 * 10 * us * 1000}
+        counters = self.profile(engine, planted | values, "--counters")[1]["gpu"]["counters"]
+        self.assertAlmostEqual(0.7, counters["processors"], delta=0.01)
+        self.assertAlmostEqual(0.4, counters["memory"], delta=0.01)
 
     def test_profiles_go_on_without_counters(self):
         engine = self.engine("uncounted", product(256, 1024, 1024))
