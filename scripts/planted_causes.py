@@ -119,6 +119,7 @@ GPU_CAUSES = [
 class Bench:
     def __init__(self, tenon, folder, target):
         self.tenon, self.folder, self.target = pathlib.Path(tenon).resolve(), pathlib.Path(folder), target
+        self.medians = []  # milliseconds before and after, of the last command that compiles
 
     def run(self, *arguments):
         done = subprocess.run([self.tenon, *arguments], capture_output=True, text=True, cwd=self.folder)
@@ -147,7 +148,10 @@ class Bench:
         words = shlex.split(command)[1:]
         if words[0] == "compile":
             self.run(*words)
-            return self.json("bench", "cause.tenon", "--ab", "faster.tenon", "--seconds", "2", *run_flags)["ab"]["ratio_of_medians"] ** -1
+            report = self.json("bench", "cause.tenon", "--ab", "faster.tenon", "--seconds", "2", *run_flags)
+            both = report, report["ab"]["other"]
+            self.medians = [(each["gpu"]["time_ms"] if each.get("gpu") else each["latency_ms"])["median"] for each in both]
+            return report["ab"]["ratio_of_medians"] ** -1
         if words[0] != "bench":
             return None
         before, after = [], []
@@ -179,7 +183,9 @@ class Bench:
             row["part"] = next((part["part"] for part in (longest["gpu"] or {"causes": []})["causes"]), "none")
         if first["rule"] == cause.rule:
             measure = self.samples if first["of"] == "sample" else self.follow
+            self.medians = []
             row["measured"] = measure(first["command"], cause.run_flags)
+            row["medians_ms"], row["run_us"] = self.medians, report["measured"]["run_us"]
         if row.get("measured"):
             row["of_prediction"] = (1 - 1 / row["measured"]) / (1 - 1 / row["predicted"])
         return row

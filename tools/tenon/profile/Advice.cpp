@@ -262,10 +262,11 @@ std::optional<Advice> ofSizes(const Profile &profile) {
 }
 
 /// Kernels that were passed over for ones of a family that is preferred, though their predictions
-/// are lower.
+/// are lower. Where the user named kernels, these are what is to be looked at first.
 std::optional<Advice> ofOtherKernels(const Profile &profile) {
   std::vector<std::pair<double, size_t>> gains;
-  for (size_t i = 0; profile.isGpu && i < profile.regions.size(); ++i) {
+  bool isOpen = profile.isGpu && !profile.options.contains("kernels");
+  for (size_t i = 0; isOpen && i < profile.regions.size(); ++i) {
     if (std::optional<OtherKernel> other = fasterKernel(profile.regions[i])) {
       gains.emplace_back(profile.regions[i].seconds - other->seconds, i);
     }
