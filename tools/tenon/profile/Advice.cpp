@@ -663,8 +663,8 @@ void considerFor(const Profile &profile, RegionFigures &region) {
     region.considered.push_back(fmt::format("{} {:.2f} us", what, then * 1e6));
   };
   if (isBeyondModel(region)) {
-    region.considered.push_back(fmt::format("{:.2f} us were predicted, and --budget would measure "
-                                            "others, of which nothing is known",
+    region.considered.push_back(fmt::format("{:.2f} us were predicted: --budget 60s measures "
+                                            "other configurations",
                                             predictedOf(region) * 1e6));
   } else if (std::optional<OtherKernel> other = fasterKernel(region)) {
     add(other->kernel, other->seconds);
