@@ -99,6 +99,10 @@ Status StepCounter::check(int code, const char *doing) {
   if (code == cupti::kSuccess) {
     return Status::ok();
   }
+  if (code == cupti::kHardwareBusy) {
+    return Status::error(ErrorId::LibraryFailed, "another program reads the GPU's counters",
+                         "wait for its end; the profile goes on without counters");
+  }
   bool isForbidden = code == cupti::kNoPrivileges || code == cupti::kNoPrivilegesVirtual;
   return Status::error(
       ErrorId::LibraryFailed,

@@ -13,6 +13,7 @@
 namespace tenon::tool::cupti {
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kHardwareBusy = 26;
 /// What drivers answer that leave counters to root (ERR_NVGPUCTRPERM), on virtual GPUs too.
 inline constexpr int kNoPrivileges = 35, kNoPrivilegesVirtual = 40;
 inline constexpr int kRangeProfiler = 0; ///< of CUpti_ProfilerType

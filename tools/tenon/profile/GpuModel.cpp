@@ -248,7 +248,7 @@ std::optional<double> secondsWithRows(const RegionFigures &region, double factor
 std::optional<double> secondsInFloat8(const RegionFigures &region) {
   bool isMatmul = region.kernel.find("conv") == std::string::npos &&
                   region.kernel.find("attention") == std::string::npos;
-  if (region.parts.empty() || !isMatmul || !region.isBounded || region.weightBytes == 0 ||
+  if (region.parts.empty() || !isMatmul || !region.fitsFloat8 || region.weightBytes == 0 ||
       region.computes.find("f16") == std::string::npos) {
     return std::nullopt;
   }

@@ -18,6 +18,8 @@ constexpr double kTile = 16, kTileStep = 64, kFewRows = 4;
 /// Operations that are followed back from a product to what bounds it: of BERT's second product of
 /// a feed-forward block four.
 constexpr int kMostSteps = 6;
+/// What columns and depth of a product of 8-bit floats are multiples of.
+constexpr double kFloat8Border = 16;
 
 class NodeView {
 public:
@@ -179,8 +181,10 @@ void countKernelWork(const view::Graph &graph, const view::Sizes &sizes, Profile
     } else if (node.op() == "attention" && block && (share = causalShare(node, *block)) < 1) {
       region.kernelWork = "with the keys that each query sees";
     } else if (node.op() == "matmul") {
-      region.isBounded =
-          !graph.nodes[i].inputs.empty() && isBounded(graph, graph.nodes[i].inputs[0], kMostSteps);
+      bool isOnBorders = std::ranges::all_of(
+          node.input(1), [](double size) { return std::fmod(size, kFloat8Border) == 0; });
+      region.fitsFloat8 = isOnBorders && !graph.nodes[i].inputs.empty() &&
+                          isBounded(graph, graph.nodes[i].inputs[0], kMostSteps);
       Numbers numbers = region.numbers();
       bool isNarrow = numbers == Numbers::I8 || numbers == Numbers::Bf16;
       region.tileShare = isNarrow ? tileShare(node, numbers == Numbers::I8 ? 1 : 2) : 1;

@@ -85,9 +85,9 @@ struct RegionFigures {
   double predictedSeconds = 0; ///< by the cost model
 
   // On a GPU.
-  /// Whether norms or functions of bounded results stand before its products, as 8-bit floats
-  /// need.
-  bool isBounded = false;
+  /// Whether norms or functions of bounded results stand before its product, and its weights have
+  /// sizes that 8-bit floats take.
+  bool fitsFloat8 = false;
   std::optional<StepCounters> counters; ///< of its longest step, where they were read
   double countedSeconds = 0;            ///< of that step
   std::vector<KernelPart> parts;        ///< of what was predicted for the kernel, at these sizes
