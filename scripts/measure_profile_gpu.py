@@ -4,9 +4,11 @@
     scripts/measure_profile_gpu.py --tenon build/dev/bin/tenon -o profile-gpu.json
 
 Compiles BERT-large, ResNet-50, ViT-B/16 and a step of a decoder in fp16, profiles each without and with --counters, runs each once under
-ncu, and adds up the time of regions whose classes agree. Nsight Compute's class is its own rule: the larger of the throughputs of
+ncu (with clocks and caches as they are), and adds up the time of regions whose classes agree. Nsight Compute's class is its own rule: the larger of the throughputs of
 multiprocessors and of memory where it is at least 60 %, else latency. Kernels are matched by their order: those of Tenon by their names,
-and what stands between two of them is the library's call there. Relies on ncu being allowed to read counters.
+and what stands between two of them is the library's call there. The regions that disagree are printed, the longest first, with what ncu counted.
+Where a profile cannot read counters, its note says why, and the figures are of the classes by floors alone. Relies on ncu being allowed to
+read counters.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import pathlib
 import subprocess
 import tempfile
 
-GRAPHS = pathlib.Path(__file__).resolve().parent.parent / "models"
+MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
 ENGINES = {
     "bert_large": ("large/bert_large.dynamo.onnx", ["input_ids:8x384", "attention_mask:8x384", "token_type_ids:8x384"]),
     "resnet50": ("graphs/resnet50.dynamo.onnx", ["image:32x3x224x224"]),
@@ -26,6 +28,8 @@ ENGINES = {
 NEAR = 60
 METRICS = {"sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed", "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
            "us": "gpu__time_duration.sum"}
+# Of the regions that disagree, as many are printed.
+SHOWN = 12
 # What a profile says beyond Nsight Compute's three classes is latency there.
 OURS = {"launch": "latency", "too short": "latency", "unknown": "unknown"}
 
@@ -35,13 +39,13 @@ def ncu_class(sm, memory):
 
 
 class Bench:
-    def __init__(self, tenon, ncu, folder):
-        self.tenon, self.ncu, self.folder = pathlib.Path(tenon).resolve(), ncu, folder
+    def __init__(self, tenon, ncu, folder, models):
+        self.tenon, self.ncu, self.folder, self.models = pathlib.Path(tenon).resolve(), ncu, folder, models
 
     def run(self, *arguments):
         done = subprocess.run([self.tenon, *arguments], capture_output=True, text=True, cwd=self.folder)
         if done.returncode:
-            raise RuntimeError(f"tenon {' '.join(map(str, arguments))}: {done.stderr}")
+            raise RuntimeError(f"tenon {' '.join(map(str, arguments))}: exit status {done.returncode}, {done.stderr}")
         return done.stdout
 
     def json(self, *arguments):
@@ -49,7 +53,7 @@ class Bench:
 
     def kernels(self, engine):
         """Of each kernel of one run in its order: its name and the two throughputs and microseconds that ncu counts."""
-        done = subprocess.run([self.ncu, "--csv", "--page", "raw", "--metrics", ",".join(METRICS.values()), self.tenon, "run", engine],
+        done = subprocess.run([self.ncu, "--csv", "--page", "raw", "--cache-control", "none", "--clock-control", "none", "--metrics", ",".join(METRICS.values()), self.tenon, "run", engine],
                               capture_output=True, text=True, cwd=self.folder)
         lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
         if done.returncode or not lines:
@@ -60,10 +64,12 @@ class Bench:
                  float(row[METRICS["us"]].replace(",", "")) * scale) for row in rows[1:]]
 
     def joined(self, engine):
-        """Of each region, the class of its longest kernel by ncu."""
+        """Of each region, the longest of its kernels by ncu: its class, both throughputs and microseconds."""
         rows = self.json("explain", "placement", engine)["instructions"]
         steps = [row for row in rows if "region" in row]
         kernels, found, at = self.kernels(engine), {}, 0
+        # Fallbacks of calls are not run.
+        steps = [row for row in steps if not row.get("kernel") or any(kernel[0] == row["kernel"] for kernel in kernels)]
         names = [row.get("kernel") for row in steps]
         own = set(filter(None, names))
         for row, name in zip(steps, names):
@@ -78,23 +84,44 @@ class Bench:
                     taken.append(kernels[at])
                     at += 1
             for _, sm, memory, us in taken:
-                if us > found.get(row["region"], ("", 0))[1]:
-                    found[row["region"]] = (ncu_class(sm, memory), us)
-        return {region: kind for region, (kind, _) in found.items()}
+                if us > found.get(row["region"], (0,))[-1]:
+                    found[row["region"]] = (ncu_class(sm, memory), sm, memory, us)
+        return found
 
     def compare(self, name, graph, shapes):
         engine = f"{name}.tenon"
-        self.run("compile", GRAPHS / graph, "-o", engine, "--target", "cuda", "--precision", "fp16", *(flag for shape in shapes for flag in ("--shape", shape)))
+        self.run("compile", self.models / graph, "-o", engine, "--target", "cuda", "--precision", "fp16", *(flag for shape in shapes for flag in ("--shape", shape)))
         theirs, row = self.joined(engine), {"model": name}
         for kind, flags in (("floors", []), ("counters", ["--counters"])):
-            report = self.json("profile", engine, *flags)
+            try:
+                report = self.json("profile", engine, *flags)
+            except RuntimeError as error:
+                if not flags:
+                    raise
+                row[f"notes_{kind}"], row[kind] = [str(error)], None
+                continue
             row[f"notes_{kind}"] = report["measured"]["notes"]
-            both = [(index, region) for index, region in enumerate(report["regions"]) if index in theirs]
-            total = sum(region["time_us"] for _, region in both)
-            agreeing = sum(region["time_us"] for index, region in both if OURS.get(region["class"], region["class"]) == theirs[index])
-            row[kind] = agreeing / total if total else 0
-            row[f"rows_{kind}"] = [[region["label"], region["time_us"], region["class"], theirs[index], region["cause"]] for index, region in both]
+            if flags and not any(region["gpu"] and region["gpu"]["counters"] for region in report["regions"]):
+                row[kind] = None
+                continue
+            rows = [{"label": region["label"], "kernel": region["kernel"], "us": region["time_us"], "class": region["class"], "cause": region["cause"],
+                     "ncu": dict(zip(("class", "sm", "memory", "us"), theirs[index]))} for index, region in enumerate(report["regions"]) if index in theirs]
+            agreeing = sum(each["us"] for each in rows if OURS.get(each["class"], each["class"]) == each["ncu"]["class"])
+            row[kind] = agreeing / max(sum(each["us"] for each in rows), 1e-9)
+            row[f"rows_{kind}"] = rows
         return row
+
+
+def differing(rows):
+    """Lines of the regions whose classes differ, the longest first; those that say the same are one line."""
+    lines = {}
+    for each in rows:
+        kind = OURS.get(each["class"], each["class"])
+        if kind != each["ncu"]["class"]:
+            line = f"{kind} beside {each['ncu']['class']}: {each['kernel'].split('{')[0]}, sm {each['ncu']['sm']:.0f} %, memory {each['ncu']['memory']:.0f} %; {each['cause'][:110]}"
+            us, count = lines.get(line, (0, 0))
+            lines[line] = us + each["us"], count + 1
+    return [f"  {us:8.1f} us in {count:3} {line}" for line, (us, count) in sorted(lines.items(), key=lambda item: -item[1][0])[:SHOWN]]
 
 
 def main():
@@ -103,15 +130,18 @@ def main():
     parser.add_argument("--ncu", default="ncu", help="Nsight Compute")
     parser.add_argument("-o", "--output", required=True, help="JSON of the rows")
     parser.add_argument("--only", help="models whose names contain this")
+    parser.add_argument("--models", type=pathlib.Path, default=MODELS, help="the folder of their graphs")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options.tenon, options.ncu, pathlib.Path(folder))
+        bench = Bench(options.tenon, options.ncu, pathlib.Path(folder), options.models.resolve())
         for name, (graph, shapes) in ENGINES.items():
             if options.only and options.only not in name:
                 continue
             rows.append(bench.compare(name, graph, shapes))
-            print(f"{name:<14} {rows[-1]['floors']:6.1%} of the time by floors, {rows[-1]['counters']:6.1%} by counters", flush=True)
+            counted = rows[-1]["counters"]
+            print(f"{name:<14} {rows[-1]['floors']:6.1%} of the time by floors, " + (f"{counted:6.1%} by counters" if counted is not None else rows[-1]["notes_counters"][-1]), flush=True)
+            print("\n".join(differing(rows[-1]["rows_floors"] if counted is None else rows[-1]["rows_counters"])), flush=True)
             pathlib.Path(options.output).write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -1,9 +1,11 @@
 // A stand-in of CUPTI beside PlantedGpu.cpp: ranges and passes as the real one asks for them, and
 // values of counters that TENON_PLANTED_TIMES says ("counter.processors 71"). "counter.refused 35"
-// makes it answer that code to the range profiler's start.
+// makes it answer that code to the range profiler's start, "counter.crash 1" a crash when a pass
+// begins.
 
 #include "tools/tenon/profile/CuptiApi.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -91,7 +93,7 @@ PLANTED cuptiProfilerHostGetConfigImage(GetConfig *get) {
 }
 PLANTED cuptiProfilerHostEvaluateToGpuValues(Evaluate *evaluate) {
   // In the order in which they are asked for.
-  const char *names[] = {"processors", "memory", "dram", "tensor", "warps"};
+  const char *names[] = {"processors", "memory", "dram", "tensor", "warps", "nanoseconds"};
   for (size_t i = 0; i < evaluate->count; ++i) {
     evaluate->values[i] = planted(std::string("counter.") + names[i]);
   }
@@ -109,6 +111,9 @@ PLANTED cuptiRangeProfilerSetConfig(SetConfig *set) {
   return theProfiler.isConfigured ? kSuccess : kInvalid;
 }
 PLANTED cuptiRangeProfilerStart(OfProfiler *) {
+  if (planted("counter.crash") != 0) {
+    std::raise(SIGSEGV);
+  }
   theProfiler.isStarted = true;
   theProfiler.counted = 0;
   return theProfiler.isConfigured ? kSuccess : kInvalid;

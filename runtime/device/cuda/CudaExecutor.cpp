@@ -390,8 +390,13 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
   StreamHandle target = stream.handle();
   std::vector<StepTime> times;
   for (const BoundStep &step : bound.steps) {
-    if (step.kind == InstructionKind::Size) {
-      continue; // it stays as the run before has found it
+    // A size stays as the run before has found it; of a call and its fallbacks one is not run.
+    bool isLeftOut =
+        step.kind == InstructionKind::Call
+            ? !part.calls.contains(step.instruction)
+            : variant.plan().instructions[step.instruction].isFallback && step.grid == 0;
+    if (step.kind == InstructionKind::Size || isLeftOut) {
+      continue;
     }
     TENON_TRY(part.run(step, target, true));
     TENON_TRY(

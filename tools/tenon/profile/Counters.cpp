@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -47,15 +48,19 @@ Result<Api> openApi() {
 
 namespace {
 
-/// The names by which Nsight Compute shows them too, in the order of StepCounters.
-constexpr size_t kMetricCount = 5;
+/// The names by which Nsight Compute shows them too, in the order of StepCounters, and the
+/// nanoseconds of a range.
+constexpr size_t kMetricCount = 6;
 const char *kMetrics[kMetricCount] = {
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "gpu__time_duration.sum",
 };
+/// Runs of a step in its range: beginning and ending one takes as long as some kernels.
+constexpr unsigned kRepeats = 10;
 /// More would not be counters that a machine reads.
 constexpr size_t kMostPasses = 64;
 
@@ -67,13 +72,14 @@ public:
   StepCounter(const StepCounter &) = delete;
   StepCounter &operator=(const StepCounter &) = delete;
 
-  Status open(int gpu);
+  Status open(const runtime::cuda::CudaDevice &device, int gpu);
   /// For so many ranges.
   Status configure(size_t ranges);
   /// One pass over the steps; whether it was the last.
   Result<bool> countOnce(Runner &runner);
-  /// Of each range that was counted, by its number.
-  Result<std::vector<std::pair<size_t, StepCounters>>> read();
+  /// Of each range that was counted, by its number: the step of `steps`.
+  Result<std::vector<std::pair<size_t, StepCounters>>>
+  read(const std::vector<runtime::StepTime> &steps);
 
 private:
   static Status check(int code, const char *doing);
@@ -92,6 +98,10 @@ private:
 Status StepCounter::check(int code, const char *doing) {
   if (code == cupti::kSuccess) {
     return Status::ok();
+  }
+  if (code == cupti::kHardwareBusy) {
+    return Status::error(ErrorId::LibraryFailed, "another program reads the GPU's counters",
+                         "wait for its end; the profile goes on without counters");
   }
   bool isForbidden = code == cupti::kNoPrivileges || code == cupti::kNoPrivilegesVirtual;
   return Status::error(
@@ -119,7 +129,7 @@ StepCounter::~StepCounter() {
   }
 }
 
-Status StepCounter::open(int gpu) {
+Status StepCounter::open(const runtime::cuda::CudaDevice &device, int gpu) {
   cupti::Initialize initialize;
   TENON_TRY(check(api.initialize(&initialize), "the start"));
   cupti::GetChipName chip;
@@ -144,6 +154,7 @@ Status StepCounter::open(int gpu) {
   get.config = config.data();
   TENON_TRY(check(api.getConfig(&get), "the configuration"));
   cupti::Enable enable;
+  enable.context = device.context();
   TENON_TRY(check(api.enable(&enable), "the range profiler"));
   profiler = enable.profiler;
   TENON_TRY(check(api.subscribe(&subscriber, onCall, this), "callbacks"));
@@ -205,7 +216,7 @@ Result<bool> StepCounter::countOnce(Runner &runner) {
   cupti::OfProfiler start;
   start.profiler = profiler;
   TENON_TRY(check(api.start(&start), "a pass"));
-  Status timed = runner.session().timeSteps(1).status();
+  Status timed = runner.session().timeSteps(kRepeats).status();
   cupti::Stop stop;
   stop.profiler = profiler;
   TENON_TRY(check(api.stop(&stop), "a pass's end"));
@@ -214,7 +225,8 @@ Result<bool> StepCounter::countOnce(Runner &runner) {
   return stop.isLast != 0;
 }
 
-Result<std::vector<std::pair<size_t, StepCounters>>> StepCounter::read() {
+Result<std::vector<std::pair<size_t, StepCounters>>>
+StepCounter::read(const std::vector<runtime::StepTime> &steps) {
   cupti::Decode decode;
   decode.profiler = profiler;
   TENON_TRY(check(api.decode(&decode), "reading counters"));
@@ -242,11 +254,19 @@ Result<std::vector<std::pair<size_t, StepCounters>>> StepCounter::read() {
     std::string_view name = get.name ? get.name : "";
     size_t number = 0;
     std::from_chars(name.data(), name.data() + name.size(), number);
+    if (number >= steps.size()) {
+      continue;
+    }
+    // Shares are of the range, in which the GPU also waits for its beginning and end.
+    double ofKernels = kRepeats * steps[number].seconds * 1e9;
+    double idle = ofKernels > 0 ? std::max(values[5] / ofKernels, 1.0) : 1;
+    auto share = [&](double percent) { return std::min(percent / 100 * idle, 1.0); };
     found.push_back({number,
-                     {.processors = values[0] / 100,
-                      .memory = values[1] / 100,
-                      .dram = values[2] / 100,
-                      .tensorPipe = values[3] / 100,
+                     {.instruction = steps[number].instruction,
+                      .processors = share(values[0]),
+                      .memory = share(values[1]),
+                      .dram = share(values[2]),
+                      .tensorPipe = share(values[3]),
                       .warps = values[4] / 100}});
   }
   return found;
@@ -254,21 +274,43 @@ Result<std::vector<std::pair<size_t, StepCounters>>> StepCounter::read() {
 
 } // namespace
 
+Json toJson(const std::vector<StepCounters> &steps) {
+  Json rows = Json::array();
+  for (const StepCounters &step : steps) {
+    rows.push_back(
+        {step.instruction, step.processors, step.memory, step.dram, step.tensorPipe, step.warps});
+  }
+  return {{"steps", std::move(rows)}};
+}
+
+std::vector<StepCounters> countersOf(const Json &json) {
+  std::vector<StepCounters> steps;
+  for (const Json &row : json.value("steps", Json::array())) {
+    steps.push_back({.instruction = row.at(0).get<uint32_t>(),
+                     .processors = row.at(1).get<double>(),
+                     .memory = row.at(2).get<double>(),
+                     .dram = row.at(3).get<double>(),
+                     .tensorPipe = row.at(4).get<double>(),
+                     .warps = row.at(5).get<double>()});
+  }
+  return steps;
+}
+
 Result<std::vector<StepCounters>> countSteps(Runner &runner) {
   TENON_ASSIGN(cupti::Api api, cupti::openApi());
   int gpu = *runner.session().engine().gpu();
   TENON_ASSIGN(std::shared_ptr<const runtime::cuda::CudaDevice> device,
                runtime::cuda::CudaDevice::open(runtime::cuda::kDriverLibrary, gpu));
   runtime::cuda::ContextScope scope(*device);
-  TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner.session().timeSteps(1));
+  TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner.session().timeSteps(kRepeats));
   StepCounter counter(api);
-  TENON_TRY(counter.open(gpu));
+  TENON_TRY(counter.open(*device, gpu));
   TENON_TRY(counter.configure(steps.size()));
   bool isLast = false;
   for (size_t pass = 0; !isLast && pass < kMostPasses; ++pass) {
     TENON_ASSIGN(isLast, counter.countOnce(runner));
   }
-  TENON_ASSIGN(auto ranges, counter.read());
+  TENON_ASSIGN(auto ranges, counter.read(steps));
   if (!isLast || ranges.size() != steps.size()) {
     return Status::error(
         ErrorId::LibraryFailed,
@@ -276,11 +318,8 @@ Result<std::vector<StepCounters>> countSteps(Runner &runner) {
         "the profile goes on without counters");
   }
   std::vector<StepCounters> counted;
-  for (auto &[number, counters] : ranges) {
-    if (number < steps.size()) {
-      counters.instruction = steps[number].instruction;
-      counted.push_back(counters);
-    }
+  for (const auto &[number, counters] : ranges) {
+    counted.push_back(counters);
   }
   return counted;
 }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "support/json/Json.h"
 #include "tools/tenon/bench/Runner.h"
 
 #include <cstdint>
@@ -18,6 +19,10 @@ struct StepCounters {
   double dram = 0, tensorPipe = 0;
   double warps = 0; ///< of the warps that multiprocessors may hold, in the time they are active
 };
+
+/// An object, for a process that counts and the one that asked it to.
+Json toJson(const std::vector<StepCounters> &steps);
+std::vector<StepCounters> countersOf(const Json &json);
 
 /// Runs the steps some times, as the counters are read in several passes. Results of the run and
 /// the state of `runner` are undefined after it.

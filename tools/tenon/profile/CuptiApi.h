@@ -13,6 +13,7 @@
 namespace tenon::tool::cupti {
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kHardwareBusy = 26;
 /// What drivers answer that leave counters to root (ERR_NVGPUCTRPERM), on virtual GPUs too.
 inline constexpr int kNoPrivileges = 35, kNoPrivilegesVirtual = 40;
 inline constexpr int kRangeProfiler = 0; ///< of CUpti_ProfilerType
@@ -84,7 +85,7 @@ struct Evaluate {
 struct Enable {
   size_t size = TENON_CUPTI_SIZE(Enable, profiler);
   void *reserved = nullptr;
-  void *context = nullptr;         ///< null: the thread's current one
+  void *context = nullptr;
   RangeObject *profiler = nullptr; ///< set by the call
 };
 /// Of the calls that take no more: disabling, starting, popping a range.

@@ -15,6 +15,11 @@ using Dims = std::vector<double>;
 /// Rows and columns of a tile of AMX, and the bytes of a row's step along the depth. Fewer rows
 /// than kFewRows behind the last whole tile are multiplied in vector registers.
 constexpr double kTile = 16, kTileStep = 64, kFewRows = 4;
+/// Operations that are followed back from a product to what bounds it: of BERT's second product of
+/// a feed-forward block four.
+constexpr int kMostSteps = 6;
+/// What columns and depth of a product of 8-bit floats are multiples of.
+constexpr double kFloat8Border = 16;
 
 class NodeView {
 public:
@@ -121,6 +126,24 @@ double tileShare(const NodeView &matmul, double bytesOfNumber) {
          (rounded(result.back(), kTile) / result.back()) * (rounded(depth, step) / depth);
 }
 
+/// Whether no element of a value exceeds a number that holds for any input, as
+/// compiler/opt/precision/Float8Bounds.h finds one; whether that is small enough is not asked.
+bool isBounded(const view::Graph &graph, int64_t value, int steps) {
+  constexpr std::string_view kBounding[] = {"layer_norm", "rms_norm", "softmax", "sigmoid", "tanh"};
+  if (value < 0 || steps == 0) {
+    return false;
+  }
+  const view::Value &own = graph.values.at(static_cast<size_t>(value));
+  if (own.node < 0) {
+    return own.kind == "parameter" || own.kind == "constant";
+  }
+  const view::Node &maker = graph.nodes.at(static_cast<size_t>(own.node));
+  return std::ranges::find(kBounding, maker.op) != std::end(kBounding) ||
+         std::ranges::all_of(maker.inputs, [&](int64_t input) {
+           return input < 0 || isBounded(graph, input, steps - 1);
+         });
+}
+
 /// The products of the states, one after the other, which the graph does not count.
 double recurrenceFlops(const NodeView &recurrence) {
   Dims input = recurrence.input(0), weights = recurrence.input(1);
@@ -158,6 +181,10 @@ void countKernelWork(const view::Graph &graph, const view::Sizes &sizes, Profile
     } else if (node.op() == "attention" && block && (share = causalShare(node, *block)) < 1) {
       region.kernelWork = "with the keys that each query sees";
     } else if (node.op() == "matmul") {
+      bool isOnBorders = std::ranges::all_of(
+          node.input(1), [](double size) { return std::fmod(size, kFloat8Border) == 0; });
+      region.fitsFloat8 = isOnBorders && !graph.nodes[i].inputs.empty() &&
+                          isBounded(graph, graph.nodes[i].inputs[0], kMostSteps);
       Numbers numbers = region.numbers();
       bool isNarrow = numbers == Numbers::I8 || numbers == Numbers::Bf16;
       region.tileShare = isNarrow ? tileShare(node, numbers == Numbers::I8 ? 1 : 2) : 1;

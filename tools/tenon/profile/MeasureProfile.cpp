@@ -1,4 +1,5 @@
-// Limits are measured before and after, as a neighbour may disturb either time.
+// Limits are measured before and after, as a neighbour may disturb either time. Counters are read
+// first, while the GPU holds nothing of this process.
 
 #include "tools/tenon/profile/MeasureProfile.h"
 
@@ -8,6 +9,7 @@
 #include "tools/tenon/print/FigureSizes.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -68,22 +70,59 @@ void chooseBatch(const engine::Plan &plan, std::span<const int64_t> session, Pro
   }
 }
 
-} // namespace
+/// No counting takes as long; one that hangs ends.
+constexpr unsigned kLongestCounting = 120;
 
-Result<Profiled> measureProfile(const ProfileRequest &request, const std::string &path,
-                                TaskListener &listener) {
-  OpenRequest open = request.open;
-  open.path = path;
-  open.shapes = request.inputs.shapes;
-  TENON_ASSIGN(bool isOfModel, isModel(open.path, Takes::Either));
-  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, listener));
-  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
-  MakeRunner make = [&](unsigned threads) -> Result<Runner> {
+MakeRunner runnersOf(const ProfileRequest &request, std::shared_ptr<const runtime::Engine> engine) {
+  return [&request, engine](unsigned threads) -> Result<Runner> {
     runtime::SessionOptions session = request.session;
     session.threads = threads;
     TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(request.inputs, *engine));
     return Runner::create(engine, std::move(inputs), session);
   };
+}
+
+Result<Json> countEngine(const ProfileRequest &request, const std::string &path) {
+  OpenRequest open = request.open;
+  open.path = path;
+  open.verifyWeights = false; // the profile does it
+  TaskListener silent;
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, silent));
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  if (!engine->gpu()) {
+    return Status::error(ErrorId::BadArgument, "counters are read on GPUs alone");
+  }
+  TENON_ASSIGN(Runner runner, runnersOf(request, engine)(request.session.threads));
+  TENON_TRY(runner.run());
+  alarm(kLongestCounting);
+  TENON_ASSIGN(std::vector<StepCounters> counted, countSteps(runner));
+  return toJson(counted);
+}
+
+} // namespace
+
+Result<Child> startCounting(const ProfileRequest &request) {
+  return Child::start([&request](const std::string &path) {
+    Result<Json> counted = countEngine(request, path);
+    return counted ? std::move(*counted) : describeError(counted.status());
+  });
+}
+
+Result<Profiled> measureProfile(const ProfileRequest &request, const std::string &path,
+                                TaskListener &listener, Child *counting) {
+  OpenRequest open = request.open;
+  open.path = path;
+  open.shapes = request.inputs.shapes;
+  TENON_ASSIGN(bool isOfModel, isModel(open.path, Takes::Either));
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(open, listener));
+  std::optional<Result<Json>> counted;
+  if (counting) {
+    listener.progress("counters", 0);
+    counted = counting->ask(source.path(),
+                            Status::error(ErrorId::LibraryFailed, "the process that counts ended"));
+  }
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  MakeRunner make = runnersOf(request, engine);
   TENON_ASSIGN(Runner runner, make(request.session.threads));
 
   Profile profile;
@@ -110,17 +149,11 @@ Result<Profiled> measureProfile(const ProfileRequest &request, const std::string
     TENON_ASSIGN(Limits again, measureCpuLimits(runner.session().threads()));
     profile.limits.take(again);
   }
-  if (request.counters) {
-    Result<std::vector<StepCounters>> counted =
-        profile.isGpu ? countSteps(runner)
-                      : Result<std::vector<StepCounters>>(
-                            Status::error(ErrorId::BadArgument, "counters are read on GPUs alone"));
-    if (counted) {
-      profile.counters = std::move(*counted);
-    } else {
-      profile.measured.notes.push_back(
-          fmt::format("without counters, by the model alone: {}", counted.status().message()));
-    }
+  if (counted && *counted) {
+    profile.counters = countersOf(**counted);
+  } else if (counted) {
+    profile.measured.notes.push_back(
+        fmt::format("without counters, by the model alone: {}", counted->status().message()));
   }
   TENON_TRY(joinRecords(engine->file(), runner.session().activePlan(), profile));
   classify(profile);

@@ -5,6 +5,7 @@
 
 #include "support/Result.h"
 #include "tools/tenon/bench/Runner.h"
+#include "tools/tenon/engines/ChildProcess.h"
 #include "tools/tenon/engines/EngineSource.h"
 #include "tools/tenon/inputs/Inputs.h"
 #include "tools/tenon/profile/Profile.h"
@@ -20,8 +21,7 @@ struct ProfileRequest {
   OpenRequest open; ///< its path is not used, and shapes are those of the inputs
   InputFlags inputs;
   runtime::SessionOptions session;
-  double seconds = 2;    ///< for passes; experiments take about as much again
-  bool counters = false; ///< whether a GPU's counters are read
+  double seconds = 2; ///< for passes; experiments take about as much again
 };
 
 /// A profile with what it was measured on.
@@ -31,8 +31,13 @@ struct Profiled {
   std::unique_ptr<Runner> runner;
 };
 
-/// Of the engine or model at `path`. Nothing else should run meanwhile.
+/// A process that will read a GPU's counters for measureProfile, as CUPTI may crash. To be made
+/// before this process calls the driver.
+Result<Child> startCounting(const ProfileRequest &request);
+
+/// Of the engine or model at `path`. Nothing else should run meanwhile. With `counting` a GPU's
+/// counters are read too; where they cannot be, a note of the profile says why.
 Result<Profiled> measureProfile(const ProfileRequest &request, const std::string &path,
-                                TaskListener &listener);
+                                TaskListener &listener, Child *counting);
 
 } // namespace tenon::tool

@@ -85,6 +85,9 @@ struct RegionFigures {
   double predictedSeconds = 0; ///< by the cost model
 
   // On a GPU.
+  /// Whether norms or functions of bounded results stand before its product, and its weights have
+  /// sizes that 8-bit floats take.
+  bool fitsFloat8 = false;
   std::optional<StepCounters> counters; ///< of its longest step, where they were read
   double countedSeconds = 0;            ///< of that step
   std::vector<KernelPart> parts;        ///< of what was predicted for the kernel, at these sizes
@@ -132,6 +135,8 @@ struct Advice {
   std::string evidence; ///< a sentence with the numbers that speak for it
   std::string command;
   double gainSeconds = 0; ///< of a run, predicted
+  /// What nothing predicts, but measuring may find besides, at most.
+  double unknownSeconds = 0;
   /// Whether the gain is of the time of a sample where several are run at once.
   bool isOfSample = false;
   bool changesNumbers = false; ///< whether results are rounded otherwise after it

@@ -14,6 +14,8 @@
 namespace tenon::tool {
 namespace {
 
+/// A speedup of less is none.
+constexpr double kSaid = 1.005;
 /// Overhead and disturbance that a reader must know of.
 constexpr double kMaxOverhead = 0.03, kNotedSlowdown = 1.1, kNotedOthers = 0.02;
 
@@ -21,13 +23,19 @@ Json optional(const std::optional<double> &seconds) {
   return seconds ? Json(*seconds * 1e6) : Json();
 }
 
+double speedupBy(const Profile &profile, double seconds) {
+  return 1 / std::max(1 - profile.share(seconds), 1e-3);
+}
+
 Json toJson(const Advice &advice, const Profile &profile) {
   return {{"rule", advice.rule},
           {"evidence", advice.evidence},
           {"command", advice.command},
           {"gain_us", advice.gainSeconds * 1e6},
-          {"speedup", profile.measured.timedSeconds /
-                          std::max(profile.measured.timedSeconds - advice.gainSeconds, 1e-12)},
+          {"speedup", speedupBy(profile, advice.gainSeconds)},
+          {"at_most", advice.unknownSeconds > 0
+                          ? Json(speedupBy(profile, advice.gainSeconds + advice.unknownSeconds))
+                          : Json()},
           {"of", advice.isOfSample ? "sample" : "run"},
           {"changes_numbers", advice.changesNumbers},
           {"regions", advice.regions}};
@@ -169,9 +177,14 @@ std::string countText(double count, const char *unit) {
 double rateOf(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 std::string gainText(const Profile &profile, const Advice &advice) {
-  double after = std::max(1 - profile.share(advice.gainSeconds), 1e-3);
-  return fmt::format("{} {:.2f} x as fast, predicted", advice.isOfSample ? "a sample" : "the run",
-                     1 / after);
+  double known = speedupBy(profile, advice.gainSeconds);
+  double most = speedupBy(profile, advice.gainSeconds + advice.unknownSeconds);
+  std::string what = advice.isOfSample ? "a sample" : "the run";
+  if (known < kSaid) {
+    return fmt::format("{} at most {:.2f} x as fast: what it gains is not predicted", what, most);
+  }
+  return fmt::format("{} {:.2f} x as fast, predicted{}", what, known,
+                     most < kSaid * known ? "" : fmt::format("; at most {:.2f} x", most));
 }
 
 std::string ruleText(const Advice &advice) {

@@ -14,6 +14,9 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace tenon::tool {
 namespace {
@@ -26,6 +29,7 @@ struct ProfileFlags {
   ProfileRequest request;
   size_t top = 5;
   bool noCache = false;
+  bool counters = false;                       ///< whether a GPU's counters are read
   std::string other;                           ///< of --ab
   std::string page, trace, layers, layerTimes; ///< files; empty for none
 };
@@ -64,11 +68,19 @@ Status runProfile(ProfileFlags &flags, Terminal &terminal) {
   flags.request.open.useCache = !flags.noCache;
   TENON_TRY(checkOutputs(flags));
   TENON_ASSIGN(flags.request.session.symbols, sessionSymbols(flags.request.inputs));
-  TENON_ASSIGN(Profiled first, measureProfile(flags.request, flags.path, terminal));
+  std::vector<Child> counting;
+  for (const std::string &path : {flags.path, flags.other}) {
+    if (flags.counters && !path.empty()) {
+      TENON_ASSIGN(Child child, startCounting(flags.request));
+      counting.push_back(std::move(child));
+    }
+  }
+  auto counter = [&](size_t engine) { return flags.counters ? &counting[engine] : nullptr; };
+  TENON_ASSIGN(Profiled first, measureProfile(flags.request, flags.path, terminal, counter(0)));
   Json json = toJson(first.profile);
   std::string text = profileText(first.profile, flags.top);
   if (!flags.other.empty()) {
-    TENON_ASSIGN(Profiled second, measureProfile(flags.request, flags.other, terminal));
+    TENON_ASSIGN(Profiled second, measureProfile(flags.request, flags.other, terminal, counter(1)));
     TENON_TRY(checkComparable(first.profile, second.profile));
     TENON_ASSIGN(ProfileDifference difference,
                  compareProfiles(first.profile, *first.runner, second.profile, *second.runner,
@@ -112,7 +124,7 @@ Action declareProfile(CLI::App &command) {
   declareOpenFlags(command, flags->request.open);
   addSeconds(command, "--seconds", {kShortestProfile, kLongestSeconds}, flags->request.seconds,
              "How long to measure runs; limits and experiments take a few seconds more");
-  command.add_flag("--counters", flags->request.counters,
+  command.add_flag("--counters", flags->counters,
                    "On a GPU, also read its counters, by CUPTI, and classify by them");
   declareTargetFlags(command, flags->request.open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

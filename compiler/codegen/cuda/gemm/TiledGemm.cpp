@@ -155,7 +155,9 @@ StagedTime estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTi
   double copies = (ofA < 8 ? double(tile.rows) / double(ofA) : 0) +
                   (ofB < 8 ? double(tile.columns) / double(ofB) : 0);
   sizes.copySeconds = copies * double(tile.depth) / tuning::kCopyRate;
-  return estimateStaged(sizes, tile, mmaCoreFlops(gpu), gpu);
+  bool isLarge = tile.rows * tile.columns >= tuning::kLargeWarpTile;
+  double share = isLarge ? tuning::kLargeWarpShare / tuning::kMmaShare : 1;
+  return estimateStaged(sizes, tile, mmaCoreFlops(gpu) * share, gpu);
 }
 
 GemmTile chooseTile(RegionBuilder &region, const GemmProblem &problem) {

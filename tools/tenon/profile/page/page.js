@@ -135,7 +135,7 @@ function showAdvice() {
   for (const advice of profile.advice) {
     const item = element($("advice"), "li", "");
     element(item, "code", advice.command);
-    element(item, "span", ` ${advice.of === "sample" ? "a sample" : "the run"} ${advice.speedup.toFixed(2)} x as fast, predicted (${advice.rule}). ${advice.evidence}`);
+    element(item, "span", ` ${advice.of === "sample" ? "a sample" : "the run"} ${advice.speedup.toFixed(2)} x as fast, predicted${advice.at_most ? `, at most ${advice.at_most.toFixed(2)} x` : ""} (${advice.rule}). ${advice.evidence}`);
   }
   if (profile.advice.length === 0) element($("advice"), "li", "Nothing better is known.");
 }
