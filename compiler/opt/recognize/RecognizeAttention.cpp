@@ -222,13 +222,14 @@ private:
   Mask fromCondition(Value condition, Value hidden) {
     SmallVector<Value> parts;
     collectConditions(condition, parts);
+    llvm::erase_if(parts, [&](Value part) { return isAlwaysTrue(part, constants); });
     size_t before = parts.size();
     if (before == 1 || constants.scalar(hidden) == -kInfinity) {
       llvm::erase_if(parts,
                      [&](Value part) { return isCausalCondition(part, queries, keys, constants); });
     }
     if (parts.empty()) {
-      return {nullptr, true};
+      return {nullptr, before > 0};
     }
     Value rest = parts.size() == before ? condition : conjunction(parts);
     RankedTensorType hiddenType = tensorType(hidden);

@@ -164,7 +164,7 @@ private:
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                     Value firstRow, Value end, Value to, int64_t columns,
+                     Value firstRow, int64_t count, Value end, Value to, int64_t columns,
                      const Values &pages = {}) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
   void copyGroupQueries(const ThreadBuilder &t);

@@ -79,10 +79,8 @@ int64_t widestOf(const AttentionProblem &p) {
   return std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
 }
 
-/// Heads in whole tiles, of which rows of threads copy whole rows.
 bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
-  return gpu.has(target::Feature::WarpgroupMma) && *tn::constantDim(p.width) % kTileColumns == 0 &&
-         *tn::constantDim(p.valueWidth) % kTileColumns == 0 && widestOf(p) <= tuning::kPartColumns;
+  return gpu.has(target::Feature::WarpgroupMma) && widestOf(p) <= tuning::kPartColumns;
 }
 
 /// Two warpgroups that share each tile of keys, half of which then come from the second-level cache

@@ -55,6 +55,38 @@ TEST(CudaAttentionTest, Warpgroups) {
   EXPECT_TRUE(matchesReference(attentionText(causal), emitTile(tile)));
 }
 
+/// Widths that are no multiples of 64, with tiles of 32 and of 16 columns, and such that their last
+/// columns are zeros in shared memory; by one warpgroup and more, with 64 keys a tile and more.
+TEST(CudaAttentionTest, WarpgroupWidths) {
+  AttentionTile one{.isWarpgroup = true}, two = one, three = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 3;
+  three.rowWarps = 12;
+  many.keys = 128;
+  auto check = [](const AttentionCase &c, const AttentionTile &tile) {
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+        << attentionText(c) << tile.threads() << " " << tile.keys;
+  };
+  check(plainAttention("f16", 1, 2, 70, 90, 80, 80), one);
+  check(plainAttention("bf16", 1, 4, 131, 150, 80, 80, 2), two);
+  check(plainAttention("f16", 1, 1, 200, 140, 80, 48), three);
+  check(plainAttention("f16", 1, 1, 70, 150, 72, 80), many);
+  check(plainAttention("f16", 1, 1, 65, 70, 96, 104), one);
+  check(plainAttention("bf16", 1, 1, 64, 130, 112, 32), two);
+  check(plainAttention("f16", 1, 1, 64, 70, 32, 8), one);
+  check(plainAttention("f16", 1, 1, 64, 130, 16, 24), three);
+  check(plainAttention("f16", 1, 1, 100, 130, 128, 120), many);
+  for (int64_t width : {40, 80, 128}) {
+    AttentionCase causal = plainAttention("f16", 1, 1, 150, 150, width, width);
+    causal.causal = true;
+    check(causal, width == 80 ? two : one);
+    check(causal, width == 80 ? many : three);
+  }
+  AttentionCase masked = plainAttention("f16", 2, 1, 80, 90, 80, 80);
+  masked.mask = "tensor<80x90xf16>";
+  check(masked, one);
+}
+
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
     EXPECT_TRUE(
