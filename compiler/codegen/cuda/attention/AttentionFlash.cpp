@@ -53,6 +53,7 @@ Values FlashKernel::flatten(const State &state) const {
     all.append(state.maxima[r]);
     all.append(state.totals[r]);
   }
+  all.append(state.words);
   return all;
 }
 
@@ -72,6 +73,7 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
     state.maxima.push_back(take(2));
     state.totals.push_back(take(2));
   }
+  state.words = Values(values);
   return state;
 }
 
@@ -332,7 +334,7 @@ void FlashKernel::emit() {
   if (tile.endsAtMask) {
     pieces = firstPieces(t);
   }
-  for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
+  for (int64_t ahead = 0; ahead < tilesAhead(); ++ahead) {
     Value index = t.add(firstTile, ahead * tile.splits);
     t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
     commitCopies(t);
@@ -354,19 +356,40 @@ void FlashKernel::emit() {
   auto pass = [&](Value from, Value to, ValueRange state, bool isEdge) {
     return t.loop(from, to, step, state,
                   [&](const ThreadBuilder &inner, Value index, ValueRange carried) {
-                    return this->step(inner, index, unflatten(carried), isEdge);
+                    return tile.overlaps ? overlappedStep(inner, index, unflatten(carried), isEdge,
+                                                          /*isFirst=*/false)
+                                         : this->step(inner, index, unflatten(carried), isEdge);
                   });
   };
   Values state = flatten(initialState(t));
+  bool hasEdge = p.causal || endsInTile();
+  Value hasTiles;
+  if (tile.overlaps) {
+    hasTiles = t.isLess(firstTile, tilesEnd);
+    State none = initialState(t);
+    none.words = Values(tile.keys / 4, t.i32(0));
+    state = t.choose(
+        hasTiles,
+        [&](const ThreadBuilder &b) {
+          return overlappedStep(b, firstTile, none, hasEdge, /*isFirst=*/true);
+        },
+        [&](const ThreadBuilder &) { return flatten(none); });
+    firstTile = t.add(firstTile, 1);
+  }
   if (p.window > 0) {
     fullEnd = t.i32(0);
   } else {
     state = pass(firstTile, fullEnd, state, /*isEdge=*/false);
   }
-  if (p.causal || endsInTile()) {
+  if (hasEdge) {
     Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
     Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));
     state = pass(from, tilesEnd, state, /*isEdge=*/true);
+  }
+  if (tile.overlaps) {
+    state = t.choose(
+        hasTiles, [&](const ThreadBuilder &b) { return lastValues(b, unflatten(state)); },
+        [&](const ThreadBuilder &) { return state; });
   }
   State last = unflatten(state);
   if (tile.keyWarps > 1) {

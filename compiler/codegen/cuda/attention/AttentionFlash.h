@@ -51,6 +51,8 @@ protected:
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
   /// Keys of a step, and of a part.
   int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
+  /// Tiles that are under way behind the one that is worked on.
+  int64_t tilesAhead() const { return tile.stages - (tile.overlaps ? 2 : 1); }
   // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together,
   // and floats between rows of these.
   static constexpr int64_t kMmaRows = 16;
@@ -101,6 +103,7 @@ private:
   struct State {
     List<List<Values>> accumulators;
     List<Values> maxima, totals;
+    Values words; ///< probabilities whose product with values is not in the accumulators yet
   };
   /// One of the thread's rows.
   struct Row {
@@ -150,13 +153,15 @@ private:
                 Value to, int64_t columns, int64_t pitch, const Values &pages) const;
   void copyTile(const ThreadBuilder &t, Value index) const;
   Value stageOf(const ThreadBuilder &t, Value index) const;
+  void turnToTile(const ThreadBuilder &t, Value index) const;
   Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
   List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
   Values sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const;
   void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge, const Values &mask,
                     List<List<Values>> &scores) const;
   Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
-  void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  List<Values> weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  void scaleSums(const ThreadBuilder &t, const List<Values> &older, State &state) const;
   void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &probabilities,
                  State &state) const;
   Values leftOperand(const ThreadBuilder &t, const List<Values> &probabilities,
@@ -171,9 +176,15 @@ private:
   Value keptMask(const ThreadBuilder &t) const;
   void keepMask(const ThreadBuilder &t) const;
   Values groupMask(const ThreadBuilder &t, Value firstKey) const;
+  Value ownQueries(const ThreadBuilder &t) const;
   List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
   void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
                       List<Values> &accumulators) const;
+  Values groupWords(const ThreadBuilder &t, const List<Values> &probabilities) const;
+  Values beginValues(const ThreadBuilder &t, Value index, const State &state) const;
+  Values overlappedStep(const ThreadBuilder &t, Value index, const State &before, bool isEdge,
+                        bool isFirst) const;
+  Values lastValues(const ThreadBuilder &t, const State &before) const;
 
   // Parts of keys, each with sums of its own (AttentionFlashParts.cpp).
   void addPart(const ThreadBuilder &t, const State &part, State &state) const;

@@ -73,11 +73,15 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
   }
 }
 
-/// Scores to probabilities relative to the new maxima; older accumulators are brought to these.
-void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>> &scores,
-                        State &state) const {
+/// Scores to probabilities relative to the new maxima. Returns what older accumulators of each row
+/// have to be multiplied with; totals are.
+SmallVector<Values> FlashKernel::weigh(const ThreadBuilder &t,
+                                       SmallVector<SmallVector<Values>> &scores,
+                                       State &state) const {
   Value factor = t.f32(weightExponent(p));
+  SmallVector<Values> factors;
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    factors.emplace_back();
     for (int64_t part : {0, 1}) {
       Values top;
       for (Values &columns : scores[r]) {
@@ -107,12 +111,19 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
         }
       }
       state.totals[r][part] = total;
-      for (Values &accumulators : state.accumulators[r]) {
-        if (!older) {
-          break;
-        }
-        accumulators[part * 2] = t.mulF(accumulators[part * 2], older);
-        accumulators[part * 2 + 1] = t.mulF(accumulators[part * 2 + 1], older);
+      factors[r].push_back(older);
+    }
+  }
+  return factors;
+}
+
+/// Brings accumulators to new maxima.
+void FlashKernel::scaleSums(const ThreadBuilder &t, const SmallVector<Values> &older,
+                            State &state) const {
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    for (Values &accumulators : state.accumulators[r]) {
+      for (int64_t i = 0; i < 4; ++i) {
+        accumulators[i] = t.mulF(accumulators[i], older[r][i / 2]);
       }
     }
   }
@@ -154,21 +165,26 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
   }
 }
 
+/// Waits for a tile and asks for one of those after it.
+void FlashKernel::turnToTile(const ThreadBuilder &t, Value index) const {
+  waitForCopies(t, tilesAhead() - 1);
+  if (tile.isWarpgroup) {
+    releaseTiles(t);
+  }
+  // This tile is visible to all, and all are done with what the next one's place held.
+  t.barrier();
+  Value next = t.add(index, tilesAhead() * tile.splits);
+  t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
+  commitCopies(t);
+}
+
 /// One tile of keys: those after it are under way while this one is worked on.
 Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &before,
                          bool isEdge) const {
   State state = before;
   Value firstKey = t.mul(index, tile.keys);
   Values mask = sharedMask(t, firstKey, isEdge);
-  waitForCopies(t, tile.stages - 2);
-  if (tile.isWarpgroup) {
-    releaseTiles(t);
-  }
-  // This tile is visible to all, and all are done with the tile before, whose place is free now.
-  t.barrier();
-  Value next = t.add(index, (tile.stages - 1) * tile.splits);
-  t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
-  commitCopies(t);
+  turnToTile(t, index);
   Value stage = stageOf(t, index);
   SmallVector<SmallVector<Values>> tileScores = scores(t, stage);
   if (keepsMask()) {
@@ -176,7 +192,10 @@ Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &befor
   }
   finishScores(t, firstKey, isEdge, mask, tileScores);
   State part = p.sequences ? initialState(t) : state;
-  weigh(t, tileScores, part);
+  SmallVector<Values> older = weigh(t, tileScores, part);
+  if (!p.sequences) {
+    scaleSums(t, older, part);
+  }
   addValues(t, stage, tileScores, part);
   if (p.sequences) {
     sumTotals(t, part);

@@ -16,6 +16,22 @@ using Values = ThreadBuilder::Values;
 /// of 32, or four of 16.
 constexpr int64_t kCopyingThreads = 8;
 
+SmallVector<Values> byFours(const Values &all) {
+  SmallVector<Values> fours;
+  for (size_t i = 0; i < all.size(); i += 4) {
+    fours.push_back(Values(ArrayRef(all).slice(i, 4)));
+  }
+  return fours;
+}
+
+Values joined(ArrayRef<Values> parts) {
+  Values all;
+  for (const Values &part : parts) {
+    all.append(part);
+  }
+  return all;
+}
+
 } // namespace
 
 bool FlashShape::keepsMask() const {
@@ -124,34 +140,72 @@ Values FlashKernel::groupMask(const ThreadBuilder &t, Value firstKey) const {
   return mask;
 }
 
+Value FlashKernel::ownQueries(const ThreadBuilder &t) const {
+  Value own = t.mul(t.div(rowWarp, kWarpsOfGroup), kGroupRows * keyPitch);
+  return t.offset(groupQueries, half, own);
+}
+
 SmallVector<SmallVector<Values>> FlashKernel::groupScores(const ThreadBuilder &t,
                                                           Value stage) const {
-  Value own = t.mul(t.div(rowWarp, kWarpsOfGroup), kGroupRows * keyPitch);
-  Values accumulators = multiplyTiles(t, element, t.offset(groupQueries, half, own), stage,
-                                      keyPitch, tile.keys);
-  SmallVector<Values> columns;
-  for (size_t i = 0; i < accumulators.size(); i += 4) {
-    columns.push_back(Values(ArrayRef(accumulators).slice(i, 4)));
-  }
-  return {columns};
+  return {byFours(multiplyTiles(t, element, ownQueries(t), stage, keyPitch, tile.keys))};
 }
 
 void FlashKernel::addGroupValues(const ThreadBuilder &t, Value stage,
                                  const SmallVector<Values> &probabilities,
                                  SmallVector<Values> &accumulators) const {
+  Value values = t.offset(stage, half, tile.keys * keyPitch);
+  accumulators =
+      byFours(addProduct(t, element, groupWords(t, probabilities), values, joined(accumulators)));
+}
+
+/// The left operand of all keys of a tile.
+Values FlashKernel::groupWords(const ThreadBuilder &t,
+                               const SmallVector<Values> &probabilities) const {
   Values words;
   for (int64_t keys = 0; keys < tile.keys; keys += kMmaDepth) {
     words.append(leftOperand(t, probabilities, keys));
   }
-  Values before;
-  for (const Values &four : accumulators) {
-    before.append(four);
+  return words;
+}
+
+/// Begins the product of the probabilities of the tile before `index` and its values.
+Values FlashKernel::beginValues(const ThreadBuilder &t, Value index, const State &state) const {
+  Value stage = stageOf(t, t.sub(index, t.i32(1)));
+  return beginProduct(t, element, state.words, t.offset(stage, half, tile.keys * keyPitch),
+                      t.i32(1), joined(state.accumulators[0]));
+}
+
+/// A tile's probabilities, and beside them the product of those before with their values. The first
+/// tile has none before it.
+Values FlashKernel::overlappedStep(const ThreadBuilder &t, Value index, const State &before,
+                                   bool isEdge, bool isFirst) const {
+  State state = before;
+  Value firstKey = t.mul(index, tile.keys);
+  turnToTile(t, index);
+  Values nothing(tile.keys / 2, t.undefined(t.f32Type())), sums;
+  Values scores =
+      beginTiles(t, element, ownQueries(t), stageOf(t, index), keyPitch, t.i32(0), nothing);
+  if (!isFirst) {
+    sums = beginValues(t, index, before);
   }
-  Value values = t.offset(stage, half, tile.keys * keyPitch);
-  Values after = addProduct(t, element, words, values, before);
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    accumulators[i] = Values(ArrayRef(after).slice(i * 4, 4));
+  SmallVector<SmallVector<Values>> tileScores = {
+      byFours(waitForProducts(t, scores, isFirst ? 0 : 1))};
+  finishScores(t, firstKey, isEdge, keepsMask() ? groupMask(t, firstKey) : Values(), tileScores);
+  SmallVector<Values> older = weigh(t, tileScores, state);
+  if (!isFirst) {
+    state.accumulators[0] = byFours(waitForProducts(t, sums, 0));
+    scaleSums(t, older, state);
   }
+  state.words = groupWords(t, tileScores[0]);
+  return flatten(state);
+}
+
+/// The product that is left behind the last tile.
+Values FlashKernel::lastValues(const ThreadBuilder &t, const State &before) const {
+  State state = before;
+  Values sums = beginValues(t, tilesEnd, before);
+  state.accumulators[0] = byFours(waitForProducts(t, sums, 0));
+  return flatten(state);
 }
 
 } // namespace tenon::codegen::cuda

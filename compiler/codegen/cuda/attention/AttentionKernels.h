@@ -25,8 +25,11 @@ struct AttentionTile {
   /// Keys behind the last one that the mask lets through are not read.
   bool endsAtMask = false;
   /// The products are those of Warpgroup.h: rowWarps is a multiple of 4, rowTiles, keyWarps and
-  /// splits are 1, keys are 64, and heads are multiples of 64 wide.
+  /// splits are 1.
   bool isWarpgroup = false;
+  /// Of warpgroups: the product of a tile's probabilities and values is under way while those of
+  /// the next tile are computed. Then there are three stages or more, and no pages.
+  bool overlaps = false;
   /// Where causal: the later queries of all heads come before the earlier ones, which have fewer
   /// keys to go over, so that no processor has much left when the others end.
   bool isHeaviestFirst = false;
@@ -51,6 +54,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
   visit("clustered", tile.isClustered);
   visit("ends_at_mask", tile.endsAtMask);
   visit("wgmma", tile.isWarpgroup);
+  visit("overlaps", tile.overlaps);
   visit("heaviest_first", tile.isHeaviestFirst);
   visit("parts", tile.isParts);
 }

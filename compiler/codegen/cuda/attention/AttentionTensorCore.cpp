@@ -91,13 +91,25 @@ AttentionTile sharedTile(AttentionTile tile) {
   return tile;
 }
 
+/// Registers that a thread of a warpgroup needs: accumulators, scores, probabilities as words, and
+/// what else lives through the loop.
+int64_t groupRegisters(const AttentionProblem &p, const AttentionTile &tile) {
+  int64_t columns = llvm::alignTo(*tn::constantDim(p.valueWidth), kMmaDepth);
+  return columns / 2 + tile.keys / 2 + tile.keys / 4 + tuning::kGroupRegisters;
+}
+
+/// Blocks of warpgroups for which a multiprocessor has registers; 0 if there are none for one.
+int64_t blocksOfGroups(const AttentionProblem &p, const AttentionTile &tile) {
+  return tuning::kCoreRegisters / llvm::alignTo(groupRegisters(p, tile), 8) / tile.threads();
+}
+
 /// Whether the keys and values of all lists stay in the second-level cache while blocks go from one
 /// list to the other.
 bool fitCache(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> keyHeads = tn::constantDim(p.keyHeads), keys = tn::constantDim(p.keys);
   int64_t columns = *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth);
   return keyHeads && keys &&
-         p.typicalBatches * *keyHeads * *keys * columns * 2 <= gpu.cacheBytes / 2;
+         p.typicalBatches * *keyHeads * *keys * columns * 2 <= gpu.cacheBytes * gpu.cores / 2;
 }
 
 /// What was the fastest, wherever it fits.
@@ -234,7 +246,9 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     fitColumns(p, tile);
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
     tile.isHeaviestFirst = own.isHeaviestFirst;
-    if (!(tile == own) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
+    bool fits = FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes &&
+                (!tile.isWarpgroup || blocksOfGroups(p, tile) > 0);
+    if (!(tile == own) && fits) {
       tiles.push_back(tile);
     }
   };
@@ -278,10 +292,23 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     add(tile);
   }
   if (fitsWarpgroups(p, gpu)) {
-    tile = AttentionTile();
-    tile.isWarpgroup = true;
-    add(tile);
-    add(sharedTile(tile));
+    for (int64_t groups : {1, 2, 3}) {
+      for (int64_t tileKeys : {64, 128}) {
+        for (int64_t stages : {2, 3, 4}) {
+          for (bool overlaps : {false, true}) {
+            tile = AttentionTile();
+            tile.isWarpgroup = true;
+            tile.rowWarps = groups * kWarpsOfGroup;
+            tile.keys = tileKeys;
+            tile.stages = stages;
+            tile.overlaps = overlaps;
+            if (!overlaps || stages > 2) {
+              add(tile);
+            }
+          }
+        }
+      }
+    }
   }
   return tiles;
 }
@@ -322,11 +349,7 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
   }
   // Blocks hide each other's products and softmax where they are warpgroups. Else one has registers
   // for what it loads ahead, which ptxas by itself gives up so that more blocks would fit.
-  bool isSlim =
-      *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
-  int64_t ofWarpgroups = isSlim ? tuning::kSlimBlocks : tuning::kWarpgroupBlocks;
-  int64_t groups = std::max<int64_t>(tile.rowWarps / kWarpsOfGroup, 1);
-  frame.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups / groups : tuning::kFlashBlocks);
+  frame.setMinBlocksPerSm(tile.isWarpgroup ? blocksOfGroups(p, tile) : tuning::kFlashBlocks);
   FlashKernel kernel(frame, p, tile);
   kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;

@@ -49,9 +49,12 @@ inline constexpr int64_t kDecodeKeys = 64, kDecodeStages = 3;
 inline constexpr int64_t kLongDecodeKeys = 128, kLongDecodeStages = 2;
 /// Columns of heads that leave registers for two row tiles a warp or 128 keys a tile.
 inline constexpr int64_t kNarrowHead = 64;
-/// Blocks for whose registers a multiprocessor must have room: warpgroups with heads of up to 64,
-/// with wider ones, and blocks without warpgroups (ptxas by itself gives up what is loaded ahead).
-inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1;
+/// Blocks without warpgroups for whose registers a multiprocessor must have room (ptxas by itself
+/// gives up what is loaded ahead).
+inline constexpr int64_t kFlashBlocks = 1;
+/// Registers of a multiprocessor, and those of a warpgroup's thread besides its accumulators and
+/// scores: ptxas 13.0 was seen to spill with 8 fewer.
+inline constexpr int64_t kCoreRegisters = 65536, kGroupRegisters = 40;
 /// Columns of Q and of V of the widest heads, and columns of V of which a thread has registers for
 /// accumulators beside those of Q (derived: 64 of 255 each).
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;

@@ -145,9 +145,7 @@ Value sideBySide(const ThreadBuilder &t, Value b, size_t words, int64_t columns)
 
 } // namespace
 
-int64_t tileColumnsOf(int64_t width) {
-  return width % 64 == 0 ? 64 : width % 32 == 0 ? 32 : 16;
-}
+int64_t tileColumnsOf(int64_t width) { return width % 64 == 0 ? 64 : width % 32 == 0 ? 32 : 16; }
 
 Value tileOffset(const ThreadBuilder &t, Value row, Value chunk, int64_t columns) {
   // Rows whose chunks are in the same banks have them in different places.

@@ -45,7 +45,8 @@ ThreadBuilder::Values addProduct(const ThreadBuilder &t, mlir::Type element,
                                  llvm::ArrayRef<mlir::Value> accumulators);
 
 /// `accumulators` + A B as by multiplyTiles, or A B alone where `number` (i32) is 0, but under way
-/// when it returns, and with as many columns as there are accumulators for. What is returned must not be used but by more of these and waitForProducts.
+/// when it returns, and with as many columns as there are accumulators for. What is returned must
+/// not be used but by more of these and waitForProducts.
 ThreadBuilder::Values beginTiles(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
                                  mlir::Value b, int64_t depth, mlir::Value number,
                                  llvm::ArrayRef<mlir::Value> accumulators);

@@ -87,6 +87,28 @@ TEST(CudaAttentionTest, WarpgroupWidths) {
   check(masked, one);
 }
 
+TEST(CudaAttentionTest, WarpgroupsOverlapProducts) {
+  AttentionTile one{.stages = 3, .isWarpgroup = true, .overlaps = true}, two = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 4;
+  many.keys = 128;
+  for (const AttentionTile &tile : {one, two, many}) {
+    // One tile of keys, whole ones, a part of a tile at the end; queries that see no key.
+    for (auto [queries, keys] :
+         {std::pair(70, 50), std::pair(130, 256), std::pair(64, 300), std::pair(200, 140)}) {
+      AttentionCase c = plainAttention("f16", 1, 1, queries, keys, 80, 80);
+      for (bool isCausal : {false, true}) {
+        c.causal = isCausal;
+        EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+            << attentionText(c) << tile.threads() << " " << tile.keys;
+      }
+    }
+    AttentionCase masked = plainAttention("f16", 2, 1, 80, 190, 64, 64);
+    masked.mask = "tensor<2x1x1x190xf16>";
+    EXPECT_TRUE(matchesReference(attentionText(masked), emitTile(tile)));
+  }
+}
+
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
     EXPECT_TRUE(

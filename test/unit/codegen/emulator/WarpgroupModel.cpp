@@ -37,8 +37,8 @@ unsigned rowBytesOf(uint64_t descriptor) { return 256 >> (descriptor >> 62); }
 uint16_t elementAt(const char *shared, uint64_t descriptor, unsigned row, unsigned column) {
   uint64_t distance = (descriptor >> 16 & 0x3fff) * 16, rowBytes = rowBytesOf(descriptor),
            inRow = rowBytes / 2;
-  uint64_t address = (descriptor & 0x3fff) * 16 + column / inRow * distance + row * rowBytes +
-                     column % inRow * 2;
+  uint64_t address =
+      (descriptor & 0x3fff) * 16 + column / inRow * distance + row * rowBytes + column % inRow * 2;
   address ^= (address >> 7 & (rowBytes / 16 - 1)) << 4;
   uint16_t bits;
   memcpy(&bits, shared + address, 2);
