@@ -325,6 +325,9 @@ void FlashKernel::emit() {
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
   }
+  if (stagesMask()) {
+    maskRows = rowPointer(t, 3, *p.mask, blockHead, {});
+  }
   if (keepsMask()) {
     keepMask(t);
   }

@@ -48,7 +48,9 @@ protected:
   int64_t placePitch() const { return share() / 2 * 2 + 1; }
   /// Elements between rows in shared memory; warpgroups have tiles without any.
   int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
-  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  int64_t stageElements() const {
+    return tile.keys * (keyPitch + valuePitch) + tile.rows() * maskPitch();
+  }
   /// Keys of a step, and of a part.
   int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
   /// Tiles that are under way behind the one that is worked on.
@@ -69,6 +71,9 @@ protected:
   int64_t group() const;
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   bool keepsMask() const;
+  bool stagesMask() const;
+  int64_t maskPitch() const;
+  int64_t maskLanes() const;
   int64_t groupBytes() const;
 
   const AttentionProblem &p;
@@ -138,7 +143,6 @@ private:
   Values pagesOfTile(const ThreadBuilder &t, Value firstKey) const;
   Value placeInPage(const ThreadBuilder &t, const StridedTensor &tensor, const Values &pages,
                     Value firstKey, Value row, int64_t first, int64_t rowsPerStep) const;
-  int64_t maskLanes() const;
   List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
   MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
   Value seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value end) const;
@@ -158,7 +162,7 @@ private:
   List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
   Values sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const;
   void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge, const Values &mask,
-                    List<List<Values>> &scores) const;
+                    Value stage, List<List<Values>> &scores) const;
   Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
   List<Values> weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
   void scaleSums(const ThreadBuilder &t, const List<Values> &older, State &state) const;
@@ -173,6 +177,9 @@ private:
                      const Values &pages = {}) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
   void copyGroupQueries(const ThreadBuilder &t);
+  Value maskOf(const ThreadBuilder &t, Value stage) const;
+  void copyMaskTile(const ThreadBuilder &t, Value firstKey, Value stage) const;
+  Values maskPair(const ThreadBuilder &t, Value stage, int64_t part, int64_t column) const;
   Value keptMask(const ThreadBuilder &t) const;
   void keepMask(const ThreadBuilder &t) const;
   Values groupMask(const ThreadBuilder &t, Value firstKey) const;
@@ -218,6 +225,7 @@ private:
   Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;
   Value groupQueries;              ///< a warpgroup's, in shared memory
+  Value maskRows;                  ///< of the head's mask, the first of them
   List<std::array<Row, 2>> placed; ///< by row tile
   List<List<Values>> queries;
 };

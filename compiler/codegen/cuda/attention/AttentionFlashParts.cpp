@@ -218,7 +218,8 @@ void FlashKernel::doParts(const ThreadBuilder &t) {
                  c.warpBarrier();
                  List<List<Values>> own = scores(c, shared);
                  copyNext(c, /*isKeys=*/true);
-                 finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, own);
+                 finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, Value(),
+                              own);
                  State sums = initialState(c);
                  weigh(c, own, sums);
                  sumTotals(c, sums);

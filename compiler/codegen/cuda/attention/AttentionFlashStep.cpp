@@ -40,12 +40,16 @@ SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Val
 
 /// Scale, mask, and -inf for keys out of reach.
 void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
-                               const Values &mask, SmallVector<SmallVector<Values>> &scores) const {
+                               const Values &mask, Value stage,
+                               SmallVector<SmallVector<Values>> &scores) const {
   Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
   Value scale = t.f32(p.scale), lowest = t.f32(-std::numeric_limits<float>::infinity());
+  std::array<Values, 2> pairs;
   for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
     Value key = t.add(first, column / 2 * 8 + column % 2), shared;
-    if (!mask.empty()) {
+    if (stagesMask() && column % 2 == 0) {
+      pairs = {maskPair(t, stage, 0, column * 4), maskPair(t, stage, 1, column * 4)};
+    } else if (!mask.empty()) {
       shared = mask[column];
     } else if (sharesMask(p, tile.joinsHeads)) {
       shared = maskAt(t, placed[0][0], key, isEdge);
@@ -56,7 +60,10 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
         const Row &row = placed[r][part];
         Value &score = scores[r][column / 2][part * 2 + column % 2];
         if (p.mask) {
-          score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
+          Value added = stagesMask() ? pairs[part][column % 2]
+                        : shared     ? shared
+                                     : maskAt(t, row, key, isEdge);
+          score = t.fma(score, scale, added);
         } else if (p.softcap > 0) {
           score = cappedScore(t, score, p);
         } else if (!foldsScale(p)) {
@@ -190,7 +197,7 @@ Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &befor
   if (keepsMask()) {
     mask = groupMask(t, firstKey);
   }
-  finishScores(t, firstKey, isEdge, mask, tileScores);
+  finishScores(t, firstKey, isEdge, mask, stage, tileScores);
   State part = p.sequences ? initialState(t) : state;
   SmallVector<Values> older = weigh(t, tileScores, part);
   if (!p.sequences) {

@@ -39,6 +39,18 @@ bool FlashShape::keepsMask() const {
          tn::constantDim(p.keys).value_or(tuning::kKeptMask + 1) <= tuning::kKeptMask;
 }
 
+/// A mask that has rows comes in tile by tile, so that its loads are of whole rows.
+bool FlashShape::stagesMask() const {
+  return tile.isWarpgroup && p.mask && !sharesMask(p, tile.joinsHeads) && maskLanes() > 1 &&
+         p.mask->element.getIntOrFloatBitWidth() >= 16;
+}
+
+/// From row to row of a tile of the mask, in 16 bits; 16 bytes more than it holds, so that eight
+/// rows are in different banks.
+int64_t FlashShape::maskPitch() const {
+  return stagesMask() ? tile.keys * p.mask->element.getIntOrFloatBitWidth() / 16 + 8 : 0;
+}
+
 /// Of the part behind the stages: the queries and the mask.
 int64_t FlashShape::groupBytes() const {
   int64_t mask =
@@ -102,6 +114,43 @@ void FlashKernel::copyGroupTile(const ThreadBuilder &t, Value index) const {
   copyGroupRows(t, keyPointer, p.k, firstKey, tile.keys, end, to, width, pages);
   copyGroupRows(t, valuePointer, p.v, firstKey, tile.keys, end,
                 t.offset(to, half, tile.keys * keyPitch), valueWidth, pages);
+  if (stagesMask()) {
+    copyMaskTile(t, firstKey, to);
+  }
+}
+
+Value FlashKernel::maskOf(const ThreadBuilder &t, Value stage) const {
+  return t.offset(stage, half, tile.keys * (keyPitch + valuePitch));
+}
+
+/// Starts copies of a tile of a mask that has rows. Rows past the last one are the last.
+void FlashKernel::copyMaskTile(const ThreadBuilder &t, Value firstKey, Value stage) const {
+  const StridedTensor &mask = *p.mask;
+  int64_t chunks = tile.keys / maskLanes();
+  Value row = t.div(t.thread(), chunks), chunk = t.rem(t.thread(), chunks);
+  Value key = t.add(firstKey, t.mul(chunk, maskLanes())), bytes;
+  if (endsInTile()) {
+    bytes = t.select(t.isLess(key, keyCount), t.i32(16), t.i32(0));
+  }
+  Value from = t.offset(maskRows, mask.element, key), to = maskOf(t, stage);
+  for (int64_t first = 0; first < tile.rows(); first += tile.threads() / chunks) {
+    Value inTile = t.add(row, first);
+    Value index = t.toI64(t.min(t.add(firstRow, inTile), t.sub(rows, t.i32(1))));
+    Value place = t.mul(index, frame.size64(mask.strides[2]));
+    copyAsync(t, t.offset(to, half, t.add(t.mul(inTile, maskPitch()), t.mul(chunk, 8))),
+              t.offset(from, mask.element, place), bytes);
+  }
+}
+
+/// The mask of the thread's row `part` and its two neighbouring columns behind `column`.
+Values FlashKernel::maskPair(const ThreadBuilder &t, Value stage, int64_t part,
+                             int64_t column) const {
+  Type type = p.mask->element;
+  Value row = t.add(t.add(t.mul(rowWarp, kMmaRows), part * 8), laneRow);
+  Value from = t.offset(maskOf(t, stage), half, t.mul(row, maskPitch()));
+  from = t.offset(t.offset(from, type, laneColumn), type, column);
+  Value pair = t.load(t.vectorType(2, type), from, type.getIntOrFloatBitWidth() / 4);
+  return {t.toF32(t.extract(pair, 0)), t.toF32(t.extract(pair, 1))};
 }
 
 /// To shared memory: as left operands in registers they would live through the loop, and ptxas 13.0
@@ -183,14 +232,15 @@ Values FlashKernel::overlappedStep(const ThreadBuilder &t, Value index, const St
   Value firstKey = t.mul(index, tile.keys);
   turnToTile(t, index);
   Values nothing(tile.keys / 2, t.undefined(t.f32Type())), sums;
-  Values scores =
-      beginTiles(t, element, ownQueries(t), stageOf(t, index), keyPitch, t.i32(0), nothing);
+  Value stage = stageOf(t, index);
+  Values scores = beginTiles(t, element, ownQueries(t), stage, keyPitch, t.i32(0), nothing);
   if (!isFirst) {
     sums = beginValues(t, index, before);
   }
   SmallVector<SmallVector<Values>> tileScores = {
       byFours(waitForProducts(t, scores, isFirst ? 0 : 1))};
-  finishScores(t, firstKey, isEdge, keepsMask() ? groupMask(t, firstKey) : Values(), tileScores);
+  finishScores(t, firstKey, isEdge, keepsMask() ? groupMask(t, firstKey) : Values(), stage,
+               tileScores);
   SmallVector<Values> older = weigh(t, tileScores, state);
   if (!isFirst) {
     state.accumulators[0] = byFours(waitForProducts(t, sums, 0));

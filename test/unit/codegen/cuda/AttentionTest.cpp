@@ -109,6 +109,28 @@ TEST(CudaAttentionTest, WarpgroupsOverlapProducts) {
   }
 }
 
+/// Masks with rows come in by tiles where they lie on borders of 16 bytes, and by elements elsewhere.
+TEST(CudaAttentionTest, WarpgroupMasksWithRows) {
+  AttentionTile one{.isWarpgroup = true}, two = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 3;
+  two.overlaps = true;
+  many.keys = 128;
+  auto check = [](AttentionCase c, const std::string &mask, const AttentionTile &tile) {
+    c.mask = mask;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+        << attentionText(c) << tile.threads();
+  };
+  check(plainAttention("f16", 2, 2, 80, 200, 80, 80), "tensor<2x1x80x200xf16>", one);
+  check(plainAttention("f16", 2, 2, 150, 136, 64, 64), "tensor<1x2x150x136xf16>", two);
+  check(plainAttention("f16", 1, 2, 70, 136, 64, 64), "tensor<70x136xf16>", many);
+  check(plainAttention("bf16", 1, 2, 150, 100, 80, 64), "tensor<150x100xbf16>", two);
+  check(plainAttention("f16", 2, 1, 80, 92, 64, 64), "tensor<2x1x80x92xf32>", one);
+  AttentionCase causal = plainAttention("f16", 1, 2, 136, 136, 64, 64);
+  causal.causal = true;
+  check(causal, "tensor<136x136xf16>", two);
+}
+
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
     EXPECT_TRUE(
