@@ -76,6 +76,10 @@ bool fitsTensorCores(const AttentionProblem &problem);
 /// All tiles that it can be compiled with for these sizes.
 std::vector<AttentionTile> tilesOf(const AttentionProblem &problem, const target::Target &gpu);
 AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
+/// Blocks that a multiprocessor has registers and shared memory for. Without warpgroups it is one,
+/// with registers for what it loads ahead, which ptxas by itself gives up so that more would fit.
+int64_t blocksAtOnce(const AttentionProblem &problem, const AttentionTile &tile,
+                     const target::Target &gpu);
 /// Over pages: of steps of few tokens, whose keys `splits` blocks share, and of many.
 AttentionTile fewTokensTile(const AttentionProblem &problem, int64_t splits,
                             const target::Target &gpu);

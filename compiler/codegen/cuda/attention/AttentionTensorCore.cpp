@@ -79,10 +79,6 @@ int64_t widestOf(const AttentionProblem &p) {
   return std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
 }
 
-bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
-  return gpu.has(target::Feature::WarpgroupMma) && widestOf(p) <= tuning::kPartColumns;
-}
-
 /// Two warpgroups that share each tile of keys, half of which then come from the second-level cache
 /// for as many products.
 AttentionTile sharedTile(AttentionTile tile) {
@@ -91,16 +87,16 @@ AttentionTile sharedTile(AttentionTile tile) {
   return tile;
 }
 
+bool hasMaskRows(const AttentionProblem &p) {
+  return p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+}
+
 /// Registers that a thread of a warpgroup needs: accumulators, scores, probabilities as words, and
 /// what else lives through the loop.
 int64_t groupRegisters(const AttentionProblem &p, const AttentionTile &tile) {
   int64_t columns = llvm::alignTo(*tn::constantDim(p.valueWidth), kMmaDepth);
-  return columns / 2 + tile.keys / 2 + tile.keys / 4 + tuning::kGroupRegisters;
-}
-
-/// Blocks of warpgroups for which a multiprocessor has registers; 0 if there are none for one.
-int64_t blocksOfGroups(const AttentionProblem &p, const AttentionTile &tile) {
-  return tuning::kCoreRegisters / llvm::alignTo(groupRegisters(p, tile), 8) / tile.threads();
+  int64_t ofMask = tile.overlaps && hasMaskRows(p) ? tuning::kOverlappedMaskRegisters : 0;
+  return columns / 2 + tile.keys / 2 + tile.keys / 4 + tuning::kGroupRegisters + ofMask;
 }
 
 /// Whether the keys and values of all lists stay in the second-level cache while blocks go from one
@@ -118,7 +114,7 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
                          queries = tn::constantDim(p.queries);
   int64_t batches = p.typicalBatches;
   bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
-  bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+  bool maskHasRows = hasMaskRows(p);
   AttentionTile tile;
   if (!heads || !queries) {
     return tile;
@@ -132,7 +128,7 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
   // streamed), and 198 with those below.
   tile.isWarpgroup = true;
   tile.isHeaviestFirst = p.causal && fitCache(p, gpu);
-  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores &&
+  if (!isDecoding && gpu.has(target::Feature::WarpgroupMma) && blocks(kGroupRows) >= gpu.cores &&
       FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
     AttentionTile shared = sharedTile(tile);
     bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
@@ -169,7 +165,7 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
 
 /// Of wide heads: fewer keys a tile, and no partial results of parts of columns.
 void fitColumns(const AttentionProblem &p, AttentionTile &tile) {
-  if (widestOf(p) <= tuning::kPartColumns) {
+  if (widestOf(p) <= tuning::kPartColumns || tile.isWarpgroup) {
     return;
   }
   tile.keys = std::min(tile.keys, tuning::kWideHeadKeys * tile.keyWarps);
@@ -196,6 +192,22 @@ void fitShared(const AttentionProblem &p, AttentionTile &tile, const target::Tar
 }
 
 } // namespace
+
+int64_t blocksAtOnce(const AttentionProblem &p, const AttentionTile &tile,
+                     const target::Target &gpu) {
+  if (!tile.isWarpgroup) {
+    return 1;
+  }
+  if (p.sequences) {
+    // A part's sums are apart from those before it.
+    bool isSlim =
+        *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
+    return (isSlim ? tuning::kSlimGroups : tuning::kPagedGroups) * kWarpgroup / tile.threads();
+  }
+  int64_t ofThread = llvm::alignTo(groupRegisters(p, tile), 8);
+  return std::min(gpu.registers / ofThread / tile.threads(),
+                  gpu.sharedOfProcessor / FlashShape(p, tile).sharedBytes());
+}
 
 AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   AttentionTile tile = fastestTile(p, gpu);
@@ -229,7 +241,11 @@ AttentionTile manyTokensTile(const AttentionProblem &p, int64_t tokens, const ta
   AttentionTile tile;
   tile.keys = widestOf(p) > tuning::kPartColumns ? tuning::kWideHeadKeys : tuning::kPagedPartKeys;
   tile.isHeaviestFirst = fitCache(p, gpu);
-  tile.isWarpgroup = fitsWarpgroups(p, gpu) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes;
+  // Of heads in whole tiles, whose sums have room beside those of a part.
+  bool fitsGroups = gpu.has(target::Feature::WarpgroupMma) && widestOf(p) <= tuning::kPartColumns &&
+                    *tn::constantDim(p.width) % kTileColumns == 0 &&
+                    *tn::constantDim(p.valueWidth) % kTileColumns == 0;
+  tile.isWarpgroup = fitsGroups && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes;
   AttentionTile shared = sharedTile(tile);
   bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
   int64_t blocks = *tn::constantDim(p.heads) * (tokens / shared.rows());
@@ -247,7 +263,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
     tile.isHeaviestFirst = own.isHeaviestFirst;
     bool fits = FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes &&
-                (!tile.isWarpgroup || blocksOfGroups(p, tile) > 0);
+                blocksAtOnce(p, tile, gpu) > 0;
     if (!(tile == own) && fits) {
       tiles.push_back(tile);
     }
@@ -256,8 +272,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     return tiles;
   }
   int64_t mostSplits = gpu.clusterBlocks > 1 ? tuning::kFlashClusterBlocks : tuning::kMaxSplits;
-  bool isDecoding = *queries <= tuning::kDecodeQueries,
-       maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+  bool isDecoding = *queries <= tuning::kDecodeQueries, maskHasRows = hasMaskRows(p);
   for (int64_t splits = 1; splits <= mostSplits; splits *= 2) {
     for (int64_t tileKeys : {tuning::kDecodeKeys, tuning::kLongDecodeKeys}) {
       if (splits > llvm::divideCeilSigned(*keys, tileKeys)) {
@@ -291,7 +306,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     tile.rowTiles = 2;
     add(tile);
   }
-  if (fitsWarpgroups(p, gpu)) {
+  if (gpu.has(target::Feature::WarpgroupMma)) {
     for (int64_t groups : {1, 2, 3}) {
       for (int64_t tileKeys : {64, 128}) {
         for (int64_t stages : {2, 3, 4}) {
@@ -347,9 +362,7 @@ void emitTensorCoreAttention(RegionBuilder &region, const AttentionProblem &p,
   if (tile.isClustered) {
     frame.setCluster(tile.splits);
   }
-  // Blocks hide each other's products and softmax where they are warpgroups. Else one has registers
-  // for what it loads ahead, which ptxas by itself gives up so that more blocks would fit.
-  frame.setMinBlocksPerSm(tile.isWarpgroup ? blocksOfGroups(p, tile) : tuning::kFlashBlocks);
+  frame.setMinBlocksPerSm(blocksAtOnce(p, tile, region.gpu));
   FlashKernel kernel(frame, p, tile);
   kernel.emit();
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;

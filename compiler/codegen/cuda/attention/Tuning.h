@@ -49,12 +49,9 @@ inline constexpr int64_t kDecodeKeys = 64, kDecodeStages = 3;
 inline constexpr int64_t kLongDecodeKeys = 128, kLongDecodeStages = 2;
 /// Columns of heads that leave registers for two row tiles a warp or 128 keys a tile.
 inline constexpr int64_t kNarrowHead = 64;
-/// Blocks without warpgroups for whose registers a multiprocessor must have room (ptxas by itself
-/// gives up what is loaded ahead).
-inline constexpr int64_t kFlashBlocks = 1;
-/// Registers of a multiprocessor, and those of a warpgroup's thread besides its accumulators and
-/// scores: ptxas 13.0 was seen to spill with 8 fewer.
-inline constexpr int64_t kCoreRegisters = 65536, kGroupRegisters = 40;
+/// Registers of a warpgroup's thread besides its accumulators and scores, with more where a mask
+/// with rows is added while products are under way: ptxas 13.0 was seen to spill with 8 fewer.
+inline constexpr int64_t kGroupRegisters = 40, kOverlappedMaskRegisters = 24;
 /// Columns of Q and of V of the widest heads, and columns of V of which a thread has registers for
 /// accumulators beside those of Q (derived: 64 of 255 each).
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
@@ -84,6 +81,8 @@ inline constexpr int64_t kPagedFewTokens = 64;
 inline constexpr int64_t kPagedSplitHeads = 32, kPagedSplits = 8;
 /// Keys of a part, whose sums are the same however parts are shared, and warps that share them.
 inline constexpr int64_t kPagedPartKeys = 64, kPagedWarps = 8;
+/// Warpgroups for whose registers a multiprocessor must have room: of heads of up to 64, and wider.
+inline constexpr int64_t kSlimGroups = 4, kPagedGroups = 2;
 /// Tokens of a step from which on two warpgroups share tiles of keys.
 inline constexpr int64_t kPagedManyTokens = 1024;
 

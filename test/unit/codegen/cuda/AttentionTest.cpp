@@ -76,6 +76,8 @@ TEST(CudaAttentionTest, WarpgroupWidths) {
   check(plainAttention("f16", 1, 1, 64, 70, 32, 8), one);
   check(plainAttention("f16", 1, 1, 64, 130, 16, 24), three);
   check(plainAttention("f16", 1, 1, 100, 130, 128, 120), many);
+  check(plainAttention("f16", 1, 1, 70, 100, 160, 136), one);
+  check(plainAttention("bf16", 1, 1, 70, 100, 256, 256), one);
   for (int64_t width : {40, 80, 128}) {
     AttentionCase causal = plainAttention("f16", 1, 1, 150, 150, width, width);
     causal.causal = true;
