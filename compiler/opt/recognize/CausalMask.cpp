@@ -209,6 +209,8 @@ bool isAlwaysTrue(Value condition, const Constants &constants) {
   return false;
 }
 
+bool hidesNothing(Value mask, const Constants &constants) { return uniform(mask, constants) == 0.0; }
+
 bool isCausalCondition(Value condition, AffineExpr queries, AffineExpr keys,
                        const Constants &constants) {
   return tn::sameDim(queries, keys) &&

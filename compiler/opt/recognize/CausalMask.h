@@ -13,6 +13,9 @@ bool hidesPosition(double value, mlir::Type element);
 /// The bool value compares constants of which each is one number everywhere, and is true.
 bool isAlwaysTrue(mlir::Value condition, const Constants &constants);
 
+/// The additive mask is a constant of zeros.
+bool hidesNothing(mlir::Value mask, const Constants &constants);
+
 /// The bool value, over [..., queries, keys], is true exactly where key <= query. Queries and keys
 /// must be as many.
 bool isCausalCondition(mlir::Value condition, mlir::AffineExpr queries, mlir::AffineExpr keys,

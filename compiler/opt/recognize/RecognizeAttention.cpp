@@ -382,11 +382,23 @@ struct SharedHeadsPattern : Pattern<tn::AttentionOp> {
   }
 };
 
+/// Masks that exporters made of a whole sequence.
+struct ZeroMaskPattern : Pattern<tn::AttentionOp> {
+  using Pattern::Pattern;
+  LogicalResult matchAndRewrite(tn::AttentionOp op, PatternRewriter &rewriter) const override {
+    if (!op.getMask() || !hidesNothing(op.getMask(), constants)) {
+      return failure();
+    }
+    rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().clear(); });
+    return success();
+  }
+};
+
 } // namespace
 
 LogicalResult recognizeAttention(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<AttentionPattern, SharedHeadsPattern>(module.getContext(), weights);
+  patterns.add<AttentionPattern, SharedHeadsPattern, ZeroMaskPattern>(module.getContext(), weights);
   return runPatterns(module, std::move(patterns));
 }
 

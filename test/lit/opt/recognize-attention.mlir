@@ -236,6 +236,18 @@ func.func @constant_positions(%q: tensor<2x2x4x4xf32>, %k: tensor<2x2x4x4xf32>) 
   return %3, %6 : tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>
 }
 // -----
+// A mask of zeros, and one that is none.
+// CHECK-LABEL: @zero_mask
+func.func @zero_mask(%q: tensor<1x2x4x4xf32>, %k: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
+  // CHECK-DAG: tn.attention %arg0, %arg0, %arg0 {causal = false
+  // CHECK-DAG: tn.attention %arg0, %arg1, %arg0 mask %{{.*}} {causal = false
+  %zeros = tn.constant dense<0.0> : tensor<1x1x4x1xf32> : tensor<1x1x4x1xf32>
+  %mask = tn.constant dense<[[[[0.0, 0.0, 0.0, -3.0]]]]> : tensor<1x1x1x4xf32> : tensor<1x1x1x4xf32>
+  %0 = tn.attention %q, %q, %q mask %zeros {causal = false, headsInner = array<i1: false, false, false, false>, scale = 0.5 : f64} : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x1x4x1xf32>) -> tensor<1x2x4x4xf32>
+  %1 = tn.attention %q, %k, %q mask %mask {causal = false, headsInner = array<i1: false, false, false, false>, scale = 0.5 : f64} : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x1x1x4xf32>) -> tensor<1x2x4x4xf32>
+  return %0, %1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
+}
+// -----
 // The same as a bool, negated, of the upper triangle, and with sizes that vary.
 #h = #tn.shape<()[s0] -> (1, 2, s0, 4)>
 #s = #tn.shape<()[s0] -> (1, 2, s0, s0)>
