@@ -79,14 +79,6 @@ int64_t widestOf(const AttentionProblem &p) {
   return std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
 }
 
-/// Two warpgroups that share each tile of keys, half of which then come from the second-level cache
-/// for as many products.
-AttentionTile sharedTile(AttentionTile tile) {
-  tile.rowWarps = 2 * kWarpsOfGroup;
-  tile.stages = tuning::kSharedGroupStages;
-  return tile;
-}
-
 bool hasMaskRows(const AttentionProblem &p) {
   return p.mask && tn::constantDim(p.mask->strides[2]) != 0;
 }
@@ -108,6 +100,45 @@ bool fitCache(const AttentionProblem &p, const target::Target &gpu) {
          p.typicalBatches * *keyHeads * *keys * columns * 2 <= gpu.cacheBytes * gpu.cores / 2;
 }
 
+/// Two warpgroups that share each tile of keys, half of which then come from the second-level cache
+/// for as many products; with as many tiles in shared memory as two blocks have room for.
+AttentionTile pairTile(const AttentionProblem &p, AttentionTile tile, const target::Target &gpu) {
+  tile.rowWarps = 2 * kWarpsOfGroup;
+  // Where products overlap, registers for more columns are not those of two blocks.
+  tile.overlaps = !hasMaskRows(p) && widestOf(p) <= tuning::kPairOverlapColumns;
+  int64_t fewest = tile.overlaps ? 3 : 2;
+  tile.stages = fewest + 1;
+  while (tile.stages > fewest && FlashShape(p, tile).sharedBytes() * 2 > gpu.sharedOfProcessor) {
+    --tile.stages;
+  }
+  return tile;
+}
+
+/// Of what AttentionStream.h does not do: other widths than 64, causal ones, masks with rows, few
+/// heads, sizes that vary. Nothing if shared memory does not hold it.
+std::optional<AttentionTile> groupTile(const AttentionProblem &p, AttentionTile tile, int64_t lists,
+                                       int64_t queries, int64_t keys, const target::Target &gpu) {
+  tile.isWarpgroup = true;
+  int64_t widest = widestOf(p);
+  AttentionTile pair = pairTile(p, tile, gpu);
+  int64_t pairs = lists * llvm::divideCeilSigned(queries, pair.rows()), atOnce = 2 * gpu.cores;
+  int64_t rounds = llvm::divideCeilSigned(pairs, atOnce);
+  bool fitsPair = widest <= tuning::kPairColumns &&
+                  FlashShape(p, pair).sharedBytes() * 2 <= gpu.sharedOfProcessor;
+  bool areShort = widest > tuning::kTinyHead && widest <= tuning::kNarrowHead &&
+                  keys < tuning::kSharedGroupKeys;
+  if (fitsPair && !areShort && pairs * 100 >= rounds * atOnce * tuning::kPairBusy) {
+    return pair;
+  }
+  AttentionTile overlapped = tile;
+  overlapped.overlaps = true;
+  overlapped.stages = 3;
+  if (widest > tuning::kPairColumns && FlashShape(p, overlapped).sharedBytes() <= gpu.sharedBytes) {
+    return overlapped;
+  }
+  return FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes ? std::optional(tile) : std::nullopt;
+}
+
 /// What was the fastest, wherever it fits.
 AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
@@ -123,21 +154,13 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
   auto blocks = [&](int64_t rows) { return lists * ((*queries + rows - 1) / rows); };
   // A step of decoding has a row or a few, so larger tiles would be empty however many there are.
   bool isDecoding = *queries <= tuning::kDecodeQueries;
-  // What AttentionStream.h does not do: wide heads, causal ones, masks with rows, few heads, sizes
-  // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
-  // streamed), and 198 with those below.
-  tile.isWarpgroup = true;
   tile.isHeaviestFirst = p.causal && fitCache(p, gpu);
-  if (!isDecoding && gpu.has(target::Feature::WarpgroupMma) && blocks(kGroupRows) >= gpu.cores &&
-      FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
-    AttentionTile shared = sharedTile(tile);
-    bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
-    return fitsShared && !maskHasRows && keys >= tuning::kSharedGroupKeys &&
-                   blocks(shared.rows()) >= gpu.cores * (isNarrow ? 2 : 1)
-               ? shared
-               : tile;
+  if (!isDecoding && gpu.has(target::Feature::WarpgroupMma) &&
+      blocks(kGroupRows) * tuning::kGroupsOfCores >= gpu.cores) {
+    if (std::optional<AttentionTile> groups = groupTile(p, tile, lists, *queries, keys, gpu)) {
+      return *groups;
+    }
   }
-  tile.isWarpgroup = false;
   if (!isDecoding && blocks(128) >= 2 * gpu.cores && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
     tile.rowTiles = isNarrow ? 2 : 1;
@@ -246,7 +269,9 @@ AttentionTile manyTokensTile(const AttentionProblem &p, int64_t tokens, const ta
                     *tn::constantDim(p.width) % kTileColumns == 0 &&
                     *tn::constantDim(p.valueWidth) % kTileColumns == 0;
   tile.isWarpgroup = fitsGroups && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes;
-  AttentionTile shared = sharedTile(tile);
+  AttentionTile shared = tile;
+  shared.rowWarps = 2 * kWarpsOfGroup;
+  shared.stages = tuning::kPagedManyStages;
   bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
   int64_t blocks = *tn::constantDim(p.heads) * (tokens / shared.rows());
   bool fitsShared = FlashShape(p, shared).sharedBytes() * (isNarrow ? 2 : 1) <= gpu.sharedBytes;
@@ -262,8 +287,8 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     fitColumns(p, tile);
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
     tile.isHeaviestFirst = own.isHeaviestFirst;
-    bool fits = FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes &&
-                blocksAtOnce(p, tile, gpu) > 0;
+    bool fits =
+        FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes && blocksAtOnce(p, tile, gpu) > 0;
     if (!(tile == own) && fits) {
       tiles.push_back(tile);
     }
@@ -307,19 +332,16 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
     add(tile);
   }
   if (gpu.has(target::Feature::WarpgroupMma)) {
-    for (int64_t groups : {1, 2, 3}) {
-      for (int64_t tileKeys : {64, 128}) {
-        for (int64_t stages : {2, 3, 4}) {
-          for (bool overlaps : {false, true}) {
-            tile = AttentionTile();
-            tile.isWarpgroup = true;
-            tile.rowWarps = groups * kWarpsOfGroup;
-            tile.keys = tileKeys;
-            tile.stages = stages;
-            tile.overlaps = overlaps;
-            if (!overlaps || stages > 2) {
-              add(tile);
-            }
+    for (int64_t groups : {1, 2}) {
+      for (int64_t stages : {2, 3, 4}) {
+        for (bool overlaps : {false, true}) {
+          tile = AttentionTile();
+          tile.isWarpgroup = true;
+          tile.rowWarps = groups * kWarpsOfGroup;
+          tile.stages = stages;
+          tile.overlaps = overlaps;
+          if (!overlaps || stages > 2) {
+            add(tile);
           }
         }
       }
