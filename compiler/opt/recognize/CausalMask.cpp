@@ -178,13 +178,7 @@ std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
   return std::nullopt;
 }
 
-} // namespace
-
-bool hidesPosition(double value, Type element) {
-  // Scores up to 2^100 vanish beside the largest finite number of f32 and bf16; not in f16.
-  return value == -std::numeric_limits<double>::infinity() || (value < -3e38 && !element.isF16());
-}
-
+/// The value compares constants of which each is one number everywhere, and is true.
 bool isAlwaysTrue(Value condition, const Constants &constants) {
   tn::CompareOp compare = withoutBroadcast(condition).getDefiningOp<tn::CompareOp>();
   std::optional<double> a = compare ? uniform(compare.getA(), constants) : std::nullopt,
@@ -209,7 +203,32 @@ bool isAlwaysTrue(Value condition, const Constants &constants) {
   return false;
 }
 
-bool hidesNothing(Value mask, const Constants &constants) { return uniform(mask, constants) == 0.0; }
+} // namespace
+
+bool hidesPosition(double value, Type element) {
+  // Scores up to 2^100 vanish beside the largest finite number of f32 and bf16; not in f16.
+  return value == -std::numeric_limits<double>::infinity() || (value < -3e38 && !element.isF16());
+}
+
+SmallVector<Value> conditionsOf(Value condition, const Constants &constants) {
+  constexpr size_t kMax = 8;
+  SmallVector<Value> open{condition}, parts;
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    tn::AndOp both = next.getDefiningOp<tn::AndOp>();
+    if (both && parts.size() + open.size() < kMax) {
+      open.push_back(both.getB());
+      open.push_back(both.getA());
+    } else if (!isAlwaysTrue(next, constants)) {
+      parts.push_back(next);
+    }
+  }
+  return parts;
+}
+
+bool hidesNothing(Value mask, const Constants &constants) {
+  return uniform(mask, constants) == 0.0;
+}
 
 bool isCausalCondition(Value condition, AffineExpr queries, AffineExpr keys,
                        const Constants &constants) {

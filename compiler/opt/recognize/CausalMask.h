@@ -10,8 +10,8 @@ namespace tenon::opt {
 /// A number that hides a position for certain: a score added to it does not change it.
 bool hidesPosition(double value, mlir::Type element);
 
-/// The bool value compares constants of which each is one number everywhere, and is true.
-bool isAlwaysTrue(mlir::Value condition, const Constants &constants);
+/// The conjuncts of a bool value, without comparisons of constants that hold everywhere.
+llvm::SmallVector<mlir::Value> conditionsOf(mlir::Value condition, const Constants &constants);
 
 /// The additive mask is a constant of zeros.
 bool hidesNothing(mlir::Value mask, const Constants &constants);

@@ -152,22 +152,6 @@ Probabilities matchProbabilities(Value value, Constants &constants) {
   return softmax->hasOneUse() ? Probabilities{softmax} : Probabilities();
 }
 
-/// The conjuncts of a condition.
-void collectConditions(Value condition, SmallVectorImpl<Value> &parts) {
-  constexpr size_t kMax = 8;
-  SmallVector<Value> open{condition};
-  while (!open.empty()) {
-    Value next = open.pop_back_val();
-    tn::AndOp both = next.getDefiningOp<tn::AndOp>();
-    if (both && parts.size() + open.size() < kMax) {
-      open.push_back(both.getB());
-      open.push_back(both.getA());
-    } else {
-      parts.push_back(next);
-    }
-  }
-}
-
 /// The mask operand of attention and whether the rest of the hiding is causal.
 struct Mask {
   Value value;
@@ -220,9 +204,7 @@ private:
   /// exact: always if it is all of it, else only for -inf, since rows that hide every key differ
   /// otherwise.
   Mask fromCondition(Value condition, Value hidden) {
-    SmallVector<Value> parts;
-    collectConditions(condition, parts);
-    llvm::erase_if(parts, [&](Value part) { return isAlwaysTrue(part, constants); });
+    SmallVector<Value> parts = conditionsOf(condition, constants);
     size_t before = parts.size();
     if (before == 1 || constants.scalar(hidden) == -kInfinity) {
       llvm::erase_if(parts,

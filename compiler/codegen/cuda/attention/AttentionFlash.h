@@ -17,8 +17,7 @@ public:
   FlashShape(const AttentionProblem &problem, const AttentionTile &tile)
       : p(problem), tile(tile), width(*tn::constantDim(p.width)),
         allValues(*tn::constantDim(p.valueWidth)),
-        valueParts(tile.isWarpgroup ? 1
-                                    : llvm::divideCeilSigned(allValues, tuning::kPartColumns)),
+        valueParts(tile.isWarpgroup ? 1 : llvm::divideCeilSigned(allValues, tuning::kPartColumns)),
         valueWidth(llvm::alignTo(llvm::divideCeil(allValues, valueParts), 8)),
         depthSteps((width + 15) / 16), valueSteps((valueWidth + 15) / 16),
         keyPitch(depthSteps * 16 + padding()), valuePitch(valueSteps * 16 + padding()),

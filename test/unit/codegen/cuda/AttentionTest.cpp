@@ -111,7 +111,8 @@ TEST(CudaAttentionTest, WarpgroupsOverlapProducts) {
   }
 }
 
-/// Masks with rows come in by tiles where they lie on borders of 16 bytes, and by elements elsewhere.
+/// Masks with rows come in by tiles where they lie on borders of 16 bytes, and by elements
+/// elsewhere.
 TEST(CudaAttentionTest, WarpgroupMasksWithRows) {
   AttentionTile one{.isWarpgroup = true}, two = one, many = one;
   two.rowWarps = 8;
