@@ -89,6 +89,21 @@ TEST(CudaAttentionTest, WarpgroupWidths) {
   check(masked, one);
 }
 
+/// What is chosen for many queries is of warpgroups, and no thread has more than its registers.
+TEST(CudaAttentionTest, WarpgroupsFitRegisters) {
+  const target::Target &gpu = target::targetOf("sm_90a");
+  for (int64_t width : {32, 72, 80, 96, 128, 160, 256}) {
+    AttentionCase c = plainAttention("f16", 8, 16, 512, 512, width, width);
+    c.causal = width % 96 != 0;
+    c.mask = width == 80 ? "tensor<8x1x512x512xf16>" : "";
+    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitFlash, gpu);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_NE(ptx->find("wgmma"), std::string::npos) << width;
+    testing::AssertionResult result = assembles(*ptx, gpu);
+    EXPECT_TRUE(result) << width << result.message();
+  }
+}
+
 TEST(CudaAttentionTest, WarpgroupsOverlapProducts) {
   AttentionTile one{.stages = 3, .isWarpgroup = true, .overlaps = true}, two = one, many = one;
   two.rowWarps = 8;
