@@ -83,12 +83,11 @@ std::optional<AttentionTile> groupTile(const AttentionProblem &p, AttentionTile 
   int64_t widest = widestOf(p);
   AttentionTile pair = pairTile(p, tile, gpu);
   int64_t pairs = lists * llvm::divideCeilSigned(queries, pair.rows()), atOnce = 2 * gpu.cores;
-  int64_t rounds = llvm::divideCeilSigned(pairs, atOnce);
   bool fitsPair = widest <= tuning::kPairColumns &&
                   FlashShape(p, pair).sharedBytes() * 2 <= gpu.sharedOfProcessor;
   bool areShort = widest > tuning::kTinyHead && widest <= tuning::kNarrowHead &&
                   keys < tuning::kSharedGroupKeys;
-  if (fitsPair && !areShort && pairs * 100 >= rounds * atOnce * tuning::kPairBusy) {
+  if (fitsPair && !areShort && pairs * 100 >= atOnce * tuning::kPairBusy) {
     return pair;
   }
   AttentionTile overlapped = tile;

@@ -61,10 +61,10 @@ inline constexpr int64_t kWideHeadKeys = 32;
 /// share keys: 64 blocks take 5.9 us for 8.6 on 132.
 inline constexpr int64_t kGroupsOfCores = 3;
 /// Columns up to which two warpgroups share tiles of keys, and up to which products overlap then,
-/// where blocks of two leave few processors idle in the last round (percent that have work). In us,
-/// one group, two and two with overlap: 8 x 16 x 512 x 512 x 80 51.5, 41.2 and 40.9; 4 x 16 x 512 x
-/// 512 x 96 27.3, 20.2 and 25.2; 8 x 8 x 512 x 512 x 32 12.7, 11.3 and 10.6; 4 x 16 x 1,024 x 1,024
-/// x 128 97, 98 and 90, and 86 one with overlap.
+/// where so many percent of the processors have two blocks. In us, one group, two and two with
+/// overlap: 8 x 16 x 512 x 512 x 80 51.5, 41.2 and 40.9; 4 x 16 x 512 x 512 x 96 27.3, 20.2 and
+/// 25.2; 8 x 8 x 512 x 512 x 32 12.7, 11.3 and 10.6; 4 x 16 x 1,024 x 1,024 x 128 97, 98 and 90, and
+/// 86 one with overlap.
 inline constexpr int64_t kPairColumns = 96, kPairOverlapColumns = 80, kPairBusy = 85;
 /// Columns of heads for which one warpgroup is as good until there are so many keys: 8 x 12 x 512 x
 /// 512 x 64 20.1 and 20.9.
