@@ -93,7 +93,9 @@ std::optional<AttentionTile> groupTile(const AttentionProblem &p, AttentionTile 
   AttentionTile overlapped = tile;
   overlapped.overlaps = true;
   overlapped.stages = 3;
-  if (widest > tuning::kPairColumns && FlashShape(p, overlapped).sharedBytes() <= gpu.sharedBytes) {
+  // With a tile more in shared memory, there must be no fewer blocks.
+  if (widest > tuning::kPairColumns && FlashShape(p, overlapped).sharedBytes() <= gpu.sharedBytes &&
+      blocksAtOnce(p, overlapped, gpu) >= blocksAtOnce(p, tile, gpu)) {
     return overlapped;
   }
   return FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes ? std::optional(tile) : std::nullopt;

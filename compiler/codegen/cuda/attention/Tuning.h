@@ -63,11 +63,11 @@ inline constexpr int64_t kGroupsOfCores = 3;
 /// Columns up to which two warpgroups share tiles of keys, and up to which products overlap then,
 /// where so many percent of the processors have two blocks. In us, one group, two and two with
 /// overlap: 8 x 16 x 512 x 512 x 80 51.5, 41.2 and 40.9; 4 x 16 x 512 x 512 x 96 27.3, 20.2 and
-/// 25.2; 8 x 8 x 512 x 512 x 32 12.7, 11.3 and 10.6; 4 x 16 x 1,024 x 1,024 x 128 97, 98 and 90, and
-/// 86 one with overlap.
+/// 25.2; 8 x 8 x 512 x 512 x 32 12.7, 11.3 and 10.6; 4 x 16 x 1,024 x 1,024 x 128 97, 98 and 90,
+/// and 86 one with overlap; 4 x 16 x 512 x 512 x 256 66 one and 62 with overlap.
 inline constexpr int64_t kPairColumns = 96, kPairOverlapColumns = 80, kPairBusy = 85;
 /// Columns of heads for which one warpgroup is as good until there are so many keys: 8 x 12 x 512 x
-/// 512 x 64 20.1 and 20.9.
+/// 512 x 64 20.1 and 20.9, with 2,048 and causal 49 and 51.
 inline constexpr int64_t kTinyHead = 32, kSharedGroupKeys = 1024;
 /// Pieces of the mask that a thread keeps in registers while it asks for keys: of 16 bytes, and of
 /// single elements. Chosen, not measured.
