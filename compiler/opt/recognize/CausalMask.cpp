@@ -1,5 +1,5 @@
 // Proves that a mask hides exactly the keys after each query, so that attention need not read it.
-// Relies on positions counted by tn.iota, on tn.trilu, or on constant triangles.
+// Relies on positions counted by tn.iota or in constants, on tn.trilu, or on constant triangles.
 #include "compiler/opt/recognize/CausalMask.h"
 
 #include "compiler/opt/Match.h"
@@ -21,11 +21,53 @@ Value withoutBroadcast(Value value) {
   return broadcast && isDecided(broadcast) ? broadcast.getX() : value;
 }
 
-/// The value is 0, 1, 2... along one dim, counted from the last, and has no other.
+/// Elements of constants that are looked at: the positions of a few thousand tokens for each
+/// sequence of a batch.
+constexpr int64_t kMostElements = int64_t(1) << 20;
+
+std::optional<std::vector<double>> fewElements(Value value, const Constants &constants) {
+  value = withoutBroadcast(value);
+  RankedTensorType type = tensorType(value);
+  bool areFew = Constants::isConstant(value) && type.hasStaticShape() &&
+                type.getNumElements() <= kMostElements;
+  return areFew ? constants.elements(value) : std::nullopt;
+}
+
+/// The one number that a constant is everywhere.
+std::optional<double> uniform(Value value, const Constants &constants) {
+  std::optional<std::vector<double>> elements = fewElements(value, constants);
+  bool isOne = elements && !elements->empty() && llvm::all_equal(*elements);
+  return isOne ? std::optional(elements->front()) : std::nullopt;
+}
+
+/// A constant is 0, 1, 2... along one dim, counted from the last, and the same along the others.
+bool countsAlong(Value value, size_t fromLast, const Constants &constants) {
+  std::optional<std::vector<double>> elements = fewElements(value, constants);
+  if (!elements) {
+    return false;
+  }
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  int64_t inner = 1, size = shape[shape.size() - fromLast];
+  for (int64_t dim : shape.take_back(fromLast - 1)) {
+    inner *= dim;
+  }
+  for (size_t i = 0; i < elements->size(); ++i) {
+    if ((*elements)[i] != static_cast<double>(i / inner % size)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The value is 0, 1, 2... along one dim, counted from the last, and the same along all others.
 bool isPosition(Value value, size_t fromLast, AffineExpr size, const Constants &constants) {
+  value = withoutBroadcast(value);
   tn::Dims dims = tn::getDims(value.getType());
   if (dims.size() < fromLast || !tn::sameDim(dims[dims.size() - fromLast], size)) {
     return false;
+  }
+  if (countsAlong(value, fromLast, constants)) {
+    return true;
   }
   dims.erase(dims.end() - fromLast);
   while (tn::ReshapeOp reshape = value.getDefiningOp<tn::ReshapeOp>()) {
@@ -136,11 +178,56 @@ std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
   return std::nullopt;
 }
 
+/// The value compares constants of which each is one number everywhere, and is true.
+bool isAlwaysTrue(Value condition, const Constants &constants) {
+  tn::CompareOp compare = withoutBroadcast(condition).getDefiningOp<tn::CompareOp>();
+  std::optional<double> a = compare ? uniform(compare.getA(), constants) : std::nullopt,
+                        b = a ? uniform(compare.getB(), constants) : std::nullopt;
+  if (!a || !b) {
+    return false;
+  }
+  switch (compare.getPredicate()) {
+  case tn::Predicate::eq:
+    return *a == *b;
+  case tn::Predicate::ne:
+    return *a != *b;
+  case tn::Predicate::lt:
+    return *a < *b;
+  case tn::Predicate::le:
+    return *a <= *b;
+  case tn::Predicate::gt:
+    return *a > *b;
+  case tn::Predicate::ge:
+    return *a >= *b;
+  }
+  return false;
+}
+
 } // namespace
 
 bool hidesPosition(double value, Type element) {
   // Scores up to 2^100 vanish beside the largest finite number of f32 and bf16; not in f16.
   return value == -std::numeric_limits<double>::infinity() || (value < -3e38 && !element.isF16());
+}
+
+SmallVector<Value> conditionsOf(Value condition, const Constants &constants) {
+  constexpr size_t kMax = 8;
+  SmallVector<Value> open{condition}, parts;
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    tn::AndOp both = next.getDefiningOp<tn::AndOp>();
+    if (both && parts.size() + open.size() < kMax) {
+      open.push_back(both.getB());
+      open.push_back(both.getA());
+    } else if (!isAlwaysTrue(next, constants)) {
+      parts.push_back(next);
+    }
+  }
+  return parts;
+}
+
+bool hidesNothing(Value mask, const Constants &constants) {
+  return uniform(mask, constants) == 0.0;
 }
 
 bool isCausalCondition(Value condition, AffineExpr queries, AffineExpr keys,

@@ -1,5 +1,5 @@
 // Proves that a mask hides exactly the keys after each query, so that attention need not read it.
-// Relies on positions counted by tn.iota, on tn.trilu, or on constant triangles.
+// Relies on positions counted by tn.iota or in constants, on tn.trilu, or on constant triangles.
 #pragma once
 
 #include "compiler/opt/Constants.h"
@@ -9,6 +9,12 @@ namespace tenon::opt {
 
 /// A number that hides a position for certain: a score added to it does not change it.
 bool hidesPosition(double value, mlir::Type element);
+
+/// The conjuncts of a bool value, without comparisons of constants that hold everywhere.
+llvm::SmallVector<mlir::Value> conditionsOf(mlir::Value condition, const Constants &constants);
+
+/// The additive mask is a constant of zeros.
+bool hidesNothing(mlir::Value mask, const Constants &constants);
 
 /// The bool value, over [..., queries, keys], is true exactly where key <= query. Queries and keys
 /// must be as many.

@@ -152,22 +152,6 @@ Probabilities matchProbabilities(Value value, Constants &constants) {
   return softmax->hasOneUse() ? Probabilities{softmax} : Probabilities();
 }
 
-/// The conjuncts of a condition.
-void collectConditions(Value condition, SmallVectorImpl<Value> &parts) {
-  constexpr size_t kMax = 8;
-  SmallVector<Value> open{condition};
-  while (!open.empty()) {
-    Value next = open.pop_back_val();
-    tn::AndOp both = next.getDefiningOp<tn::AndOp>();
-    if (both && parts.size() + open.size() < kMax) {
-      open.push_back(both.getB());
-      open.push_back(both.getA());
-    } else {
-      parts.push_back(next);
-    }
-  }
-}
-
 /// The mask operand of attention and whether the rest of the hiding is causal.
 struct Mask {
   Value value;
@@ -220,15 +204,14 @@ private:
   /// exact: always if it is all of it, else only for -inf, since rows that hide every key differ
   /// otherwise.
   Mask fromCondition(Value condition, Value hidden) {
-    SmallVector<Value> parts;
-    collectConditions(condition, parts);
+    SmallVector<Value> parts = conditionsOf(condition, constants);
     size_t before = parts.size();
     if (before == 1 || constants.scalar(hidden) == -kInfinity) {
       llvm::erase_if(parts,
                      [&](Value part) { return isCausalCondition(part, queries, keys, constants); });
     }
     if (parts.empty()) {
-      return {nullptr, true};
+      return {nullptr, before > 0};
     }
     Value rest = parts.size() == before ? condition : conjunction(parts);
     RankedTensorType hiddenType = tensorType(hidden);
@@ -381,11 +364,23 @@ struct SharedHeadsPattern : Pattern<tn::AttentionOp> {
   }
 };
 
+/// Masks that exporters made of a whole sequence.
+struct ZeroMaskPattern : Pattern<tn::AttentionOp> {
+  using Pattern::Pattern;
+  LogicalResult matchAndRewrite(tn::AttentionOp op, PatternRewriter &rewriter) const override {
+    if (!op.getMask() || !hidesNothing(op.getMask(), constants)) {
+      return failure();
+    }
+    rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().clear(); });
+    return success();
+  }
+};
+
 } // namespace
 
 LogicalResult recognizeAttention(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<AttentionPattern, SharedHeadsPattern>(module.getContext(), weights);
+  patterns.add<AttentionPattern, SharedHeadsPattern, ZeroMaskPattern>(module.getContext(), weights);
   return runPatterns(module, std::move(patterns));
 }
 

@@ -205,6 +205,49 @@ func.func @triangle_of_ones(%q: tensor<1x2x8x4xf32>, %k: tensor<1x2x8x4xf32>) ->
   return %3, %6 : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
 }
 // -----
+// Positions that the exporter knew, as constants of all the batch, beside a comparison of constants that always holds;
+// and positions that begin anew.
+// CHECK-LABEL: @constant_positions
+func.func @constant_positions(%q: tensor<2x2x4x4xf32>, %k: tensor<2x2x4x4xf32>) -> (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) {
+  // CHECK-DAG: tn.attention %arg0, %arg0, %arg0 {causal = true
+  // CHECK-DAG: tn.attention %arg0, %arg1, %arg0 mask %{{.*}} {causal = false
+  %queries = tn.constant dense<[[[[0], [1], [2], [3]]], [[[0], [1], [2], [3]]]]> : tensor<2x1x4x1xi64> : tensor<2x1x4x1xi64>
+  %keys = tn.constant dense<[[[[0, 1, 2, 3]]], [[[0, 1, 2, 3]]]]> : tensor<2x1x1x4xi64> : tensor<2x1x1x4xi64>
+  %anew = tn.constant dense<[[[[0, 1, 2, 3]]], [[[0, 1, 0, 1]]]]> : tensor<2x1x1x4xi64> : tensor<2x1x1x4xi64>
+  %own = tn.constant dense<0> : tensor<2x1x4x1xi64> : tensor<2x1x4x1xi64>
+  %other = tn.constant dense<0> : tensor<2x1x1x4xi64> : tensor<2x1x1x4xi64>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %lowest = tn.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %same = tn.compare %own <eq> %other : (tensor<2x1x4x1xi64>, tensor<2x1x1x4xi64>) -> tensor<2x1x4x4xi1>
+  %before = tn.compare %keys <le> %queries : (tensor<2x1x1x4xi64>, tensor<2x1x4x1xi64>) -> tensor<2x1x4x4xi1>
+  %after = tn.compare %anew <le> %queries : (tensor<2x1x1x4xi64>, tensor<2x1x4x1xi64>) -> tensor<2x1x4x4xi1>
+  %seen = tn.and %same, %before : (tensor<2x1x4x4xi1>, tensor<2x1x4x4xi1>) -> tensor<2x1x4x4xi1>
+  %found = tn.and %same, %after : (tensor<2x1x4x4xi1>, tensor<2x1x4x4xi1>) -> tensor<2x1x4x4xi1>
+  %mask = tn.select %seen, %zero, %lowest : (tensor<2x1x4x4xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x4x4xf32>
+  %second = tn.select %found, %zero, %lowest : (tensor<2x1x4x4xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x4x4xf32>
+  %0 = tn.matmul %q, %q {transposeB} : (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %1 = tn.add %0, %mask : (tensor<2x2x4x4xf32>, tensor<2x1x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %2 = tn.softmax %1 {axis = 3 : i64} : tensor<2x2x4x4xf32>
+  %3 = tn.matmul %2, %q : (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %again = tn.matmul %q, %k {transposeB} : (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %4 = tn.add %again, %second : (tensor<2x2x4x4xf32>, tensor<2x1x4x4xf32>) -> tensor<2x2x4x4xf32>
+  %5 = tn.softmax %4 {axis = 3 : i64} : tensor<2x2x4x4xf32>
+  %6 = tn.matmul %5, %q : (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) -> tensor<2x2x4x4xf32>
+  return %3, %6 : tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>
+}
+// -----
+// A mask of zeros, and one that is none.
+// CHECK-LABEL: @zero_mask
+func.func @zero_mask(%q: tensor<1x2x4x4xf32>, %k: tensor<1x2x4x4xf32>) -> (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>) {
+  // CHECK-DAG: tn.attention %arg0, %arg0, %arg0 {causal = false
+  // CHECK-DAG: tn.attention %arg0, %arg1, %arg0 mask %{{.*}} {causal = false
+  %zeros = tn.constant dense<0.0> : tensor<1x1x4x1xf32> : tensor<1x1x4x1xf32>
+  %mask = tn.constant dense<[[[[0.0, 0.0, 0.0, -3.0]]]]> : tensor<1x1x1x4xf32> : tensor<1x1x1x4xf32>
+  %0 = tn.attention %q, %q, %q mask %zeros {causal = false, headsInner = array<i1: false, false, false, false>, scale = 0.5 : f64} : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x1x4x1xf32>) -> tensor<1x2x4x4xf32>
+  %1 = tn.attention %q, %k, %q mask %mask {causal = false, headsInner = array<i1: false, false, false, false>, scale = 0.5 : f64} : (tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>, tensor<1x1x1x4xf32>) -> tensor<1x2x4x4xf32>
+  return %0, %1 : tensor<1x2x4x4xf32>, tensor<1x2x4x4xf32>
+}
+// -----
 // The same as a bool, negated, of the upper triangle, and with sizes that vary.
 #h = #tn.shape<()[s0] -> (1, 2, s0, 4)>
 #s = #tn.shape<()[s0] -> (1, 2, s0, s0)>

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 
 #include <cmath>
 
@@ -47,6 +48,31 @@ struct Sizes {
   double keysRead; ///< that any query sees
 };
 
+/// Of warpgroups: what a multiprocessor does of all their tiles, or one block's tiles one after the
+/// other where there are few. Keys and values that the caches do not hold come besides.
+dispatch::TimeParts timeOfGroups(const Sizes &s, double blocks, const AttentionTile &tile,
+                                 double atOnce, const target::Target &gpu) {
+  double rows = static_cast<double>(tile.rows()), tileKeys = static_cast<double>(tile.keys);
+  // A tile on the diagonal is done as a whole.
+  double seen = std::min(s.keysRead, s.keys == s.keysRead ? s.keys : s.keys + rows / 2);
+  double tiles = std::ceil(seen / tileKeys), most = std::ceil(s.keysRead / tileKeys);
+  double units = blocks * rows / kGroupRows / static_cast<double>(gpu.cores) * tiles;
+  double ofUnit = 2 * kGroupRows * tileKeys * (s.width + s.valueWidth) *
+                  static_cast<double>(gpu.cores) / (gpu.halfPeak * tuning::kWarpgroupShare);
+  double softmax = units * tuning::kGroupTileSeconds * tileKeys / kGroupRows;
+  double products = units * ofUnit;
+  dispatch::TimeParts time{
+      {}, static_cast<int64_t>(blocks), static_cast<int64_t>(atOnce), static_cast<int64_t>(tiles)};
+  time.add("start", tuning::kGroupSeconds);
+  time.add("softmax", softmax);
+  time.add("products", products);
+  if (s.memoryBytes() > static_cast<double>(gpu.cacheBytes * gpu.cores) / 2) {
+    time.add("memory", s.memoryBytes() / gpu.memoryBandwidth);
+  }
+  time.add("idle", std::max(0.0, most * tuning::kLoneTileSeconds - softmax - products));
+  return time;
+}
+
 /// `blocks` that do `rows` queries against `keys` each, in tiles of `tileKeys`.
 dispatch::TimeParts timeOf(const Sizes &s, double blocks, double rows, double keys, double tileKeys,
                            double flops, double together, const target::Target &gpu) {
@@ -81,10 +107,13 @@ dispatch::TimeParts timeOf(const AttentionProblem &problem, const AttentionTile 
   double lists = tile.joinsHeads ? s.keyLists : s.lists;
   double rows = static_cast<double>(tile.rows());
   double blocks = lists * std::ceil(rowsOfList / rows) * tile.splits;
+  if (tile.isWarpgroup) {
+    double atOnce = static_cast<double>(gpu.cores * blocksAtOnce(problem, tile, gpu));
+    return timeOfGroups(s, blocks, tile, atOnce, gpu);
+  }
   dispatch::TimeParts time =
       timeOf(s, blocks, rows, std::ceil(s.keys / tile.splits), static_cast<double>(tile.keys),
-             gpu.halfPeak * (tile.isWarpgroup ? tuning::kWarpgroupShare : tuning::kMmaShare),
-             tile.isWarpgroup ? 2 : 1, gpu);
+             gpu.halfPeak * tuning::kMmaShare, 1, gpu);
   time.add("split", tile.splits == 1   ? 0
                     : tile.isClustered ? tuning::kSplitSeconds
                                        : tuning::kCombineSeconds);

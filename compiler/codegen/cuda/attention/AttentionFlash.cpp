@@ -53,6 +53,7 @@ Values FlashKernel::flatten(const State &state) const {
     all.append(state.maxima[r]);
     all.append(state.totals[r]);
   }
+  all.append(state.words);
   return all;
 }
 
@@ -72,6 +73,7 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
     state.maxima.push_back(take(2));
     state.totals.push_back(take(2));
   }
+  state.words = Values(values);
   return state;
 }
 
@@ -217,64 +219,6 @@ void FlashKernel::loadQueries(const ThreadBuilder &t) {
   }
 }
 
-/// Starts copies of a tile's rows of K or V; rows past the last key and columns past the head's are
-/// filled with zeros. 16 bytes a thread, neighbours in a row.
-void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                           Value firstKey, Value to, int64_t columns, int64_t pitch,
-                           const Values &pages) const {
-  int64_t chunks = (columns + 15) / 16 * 2;
-  int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsPerStep = tile.threads() / lanes;
-  Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
-  Value column = t.mul(chunk, 8);
-  Value stride = frame.size64(tensor.strides[2]);
-  auto copy = [&](const ThreadBuilder &inner, Value at, int64_t first) {
-    Value key = inner.add(firstKey, at);
-    Value isRead = endsInTile() ? inner.isLess(key, keyCount) : Value();
-    if (columns % 16 != 0) {
-      Value inside = inner.isLess(column, inner.i32(columns));
-      isRead = isRead ? inner.bitAnd(isRead, inside) : inside;
-    }
-    Value bytes = isRead ? inner.select(isRead, inner.i32(16), inner.i32(0)) : Value();
-    Value place = pages.empty()
-                      ? inner.mul(inner.toI64(key), stride)
-                      : placeInPage(inner, tensor, pages, firstKey, row, first, rowsPerStep);
-    Value from = inner.add(place, inner.toI64(column));
-    Value target = inner.add(inner.mul(at, pitch), column);
-    copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
-  };
-  for (int64_t first = 0; first < tile.keys; first += rowsPerStep) {
-    Value at = t.add(row, first);
-    Value needed = chunks < lanes ? t.isLess(chunk, t.i32(chunks)) : Value();
-    if (first + rowsPerStep > tile.keys) {
-      Value inside = t.isLess(at, t.i32(tile.keys));
-      needed = needed ? t.bitAnd(needed, inside) : inside;
-    }
-    if (needed) {
-      t.when(needed, [&](const ThreadBuilder &inner) { copy(inner, at, first); });
-    } else {
-      copy(t, at, first);
-    }
-  }
-}
-
-/// Where the tile with this index lies in shared memory.
-Value FlashKernel::stageOf(const ThreadBuilder &t, Value index) const {
-  Value stage = t.rem(t.div(index, tile.splits), tile.stages);
-  return t.offset(shared, half, t.mul(stage, stageElements()));
-}
-
-void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
-  if (tile.isWarpgroup) {
-    return copyGroupTile(t, index);
-  }
-  Value keysTo = stageOf(t, index);
-  Value firstKey = t.mul(index, tile.keys);
-  Values pages = pagesOfTile(t, firstKey);
-  copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch, pages);
-  copyRows(t, valuePointer, p.v, firstKey, t.offset(keysTo, half, tile.keys * keyPitch), valueWidth,
-           valuePitch, pages);
-}
-
 /// What comes in front of it reads nothing that kernels before this one write.
 void FlashKernel::waitAndLaunch() {
   frame.waitHere();
@@ -323,6 +267,9 @@ void FlashKernel::emit() {
   if (tile.isWarpgroup) {
     copyGroupQueries(t);
   }
+  if (stagesMask()) {
+    maskRows = rowPointer(t, 3, *p.mask, blockHead, {});
+  }
   if (keepsMask()) {
     keepMask(t);
   }
@@ -332,7 +279,7 @@ void FlashKernel::emit() {
   if (tile.endsAtMask) {
     pieces = firstPieces(t);
   }
-  for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
+  for (int64_t ahead = 0; ahead < tilesAhead(); ++ahead) {
     Value index = t.add(firstTile, ahead * tile.splits);
     t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
     commitCopies(t);
@@ -354,19 +301,40 @@ void FlashKernel::emit() {
   auto pass = [&](Value from, Value to, ValueRange state, bool isEdge) {
     return t.loop(from, to, step, state,
                   [&](const ThreadBuilder &inner, Value index, ValueRange carried) {
-                    return this->step(inner, index, unflatten(carried), isEdge);
+                    return tile.overlaps ? overlappedStep(inner, index, unflatten(carried), isEdge,
+                                                          /*isFirst=*/false)
+                                         : this->step(inner, index, unflatten(carried), isEdge);
                   });
   };
   Values state = flatten(initialState(t));
+  bool hasEdge = p.causal || endsInTile();
+  Value hasTiles;
+  if (tile.overlaps) {
+    hasTiles = t.isLess(firstTile, tilesEnd);
+    State none = initialState(t);
+    none.words = Values(tile.keys / 4, t.i32(0));
+    state = t.choose(
+        hasTiles,
+        [&](const ThreadBuilder &b) {
+          return overlappedStep(b, firstTile, none, hasEdge, /*isFirst=*/true);
+        },
+        [&](const ThreadBuilder &) { return flatten(none); });
+    firstTile = t.add(firstTile, 1);
+  }
   if (p.window > 0) {
     fullEnd = t.i32(0);
   } else {
     state = pass(firstTile, fullEnd, state, /*isEdge=*/false);
   }
-  if (p.causal || endsInTile()) {
+  if (hasEdge) {
     Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
     Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));
     state = pass(from, tilesEnd, state, /*isEdge=*/true);
+  }
+  if (tile.overlaps) {
+    state = t.choose(
+        hasTiles, [&](const ThreadBuilder &b) { return lastValues(b, unflatten(state)); },
+        [&](const ThreadBuilder &) { return state; });
   }
   State last = unflatten(state);
   if (tile.keyWarps > 1) {

@@ -17,7 +17,7 @@ public:
   FlashShape(const AttentionProblem &problem, const AttentionTile &tile)
       : p(problem), tile(tile), width(*tn::constantDim(p.width)),
         allValues(*tn::constantDim(p.valueWidth)),
-        valueParts(llvm::divideCeilSigned(allValues, tuning::kPartColumns)),
+        valueParts(tile.isWarpgroup ? 1 : llvm::divideCeilSigned(allValues, tuning::kPartColumns)),
         valueWidth(llvm::alignTo(llvm::divideCeil(allValues, valueParts), 8)),
         depthSteps((width + 15) / 16), valueSteps((valueWidth + 15) / 16),
         keyPitch(depthSteps * 16 + padding()), valuePitch(valueSteps * 16 + padding()),
@@ -48,9 +48,13 @@ protected:
   int64_t placePitch() const { return share() / 2 * 2 + 1; }
   /// Elements between rows in shared memory; warpgroups have tiles without any.
   int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
-  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  int64_t stageElements() const {
+    return tile.keys * (keyPitch + valuePitch) + tile.rows() * maskPitch();
+  }
   /// Keys of a step, and of a part.
   int64_t stepKeys() const { return tile.isParts ? warpKeys : tile.keys; }
+  /// Tiles that are under way behind the one that is worked on.
+  int64_t tilesAhead() const { return tile.stages - (tile.overlaps ? 2 : 1); }
   // Where tile.isParts: the parts of a round, pairs of columns of V that a block brings together,
   // and floats between rows of these.
   static constexpr int64_t kMmaRows = 16;
@@ -67,6 +71,9 @@ protected:
   int64_t group() const;
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   bool keepsMask() const;
+  bool stagesMask() const;
+  int64_t maskPitch() const;
+  int64_t maskLanes() const;
   int64_t groupBytes() const;
 
   const AttentionProblem &p;
@@ -101,6 +108,7 @@ private:
   struct State {
     List<List<Values>> accumulators;
     List<Values> maxima, totals;
+    Values words; ///< probabilities whose product with values is not in the accumulators yet
   };
   /// One of the thread's rows.
   struct Row {
@@ -135,7 +143,6 @@ private:
   Values pagesOfTile(const ThreadBuilder &t, Value firstKey) const;
   Value placeInPage(const ThreadBuilder &t, const StridedTensor &tensor, const Values &pages,
                     Value firstKey, Value row, int64_t first, int64_t rowsPerStep) const;
-  int64_t maskLanes() const;
   List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
   MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
   Value seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value end) const;
@@ -150,13 +157,15 @@ private:
                 Value to, int64_t columns, int64_t pitch, const Values &pages) const;
   void copyTile(const ThreadBuilder &t, Value index) const;
   Value stageOf(const ThreadBuilder &t, Value index) const;
+  void turnToTile(const ThreadBuilder &t, Value index) const;
   Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
   List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
   Values sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const;
   void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge, const Values &mask,
-                    List<List<Values>> &scores) const;
+                    Value stage, List<List<Values>> &scores) const;
   Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
-  void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  List<Values> weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  void scaleSums(const ThreadBuilder &t, const List<Values> &older, State &state) const;
   void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &probabilities,
                  State &state) const;
   Values leftOperand(const ThreadBuilder &t, const List<Values> &probabilities,
@@ -164,16 +173,25 @@ private:
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
-                     Value firstRow, Value end, Value to, int64_t columns,
+                     Value firstRow, int64_t count, Value end, Value to, int64_t columns,
                      const Values &pages = {}) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
   void copyGroupQueries(const ThreadBuilder &t);
+  Value maskOf(const ThreadBuilder &t, Value stage) const;
+  void copyMaskTile(const ThreadBuilder &t, Value firstKey, Value stage) const;
+  Values maskPair(const ThreadBuilder &t, Value stage, int64_t part, int64_t column) const;
   Value keptMask(const ThreadBuilder &t) const;
   void keepMask(const ThreadBuilder &t) const;
   Values groupMask(const ThreadBuilder &t, Value firstKey) const;
+  Value ownQueries(const ThreadBuilder &t) const;
   List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
   void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
                       List<Values> &accumulators) const;
+  Values groupWords(const ThreadBuilder &t, const List<Values> &probabilities) const;
+  Values beginValues(const ThreadBuilder &t, Value index, const State &state) const;
+  Values overlappedStep(const ThreadBuilder &t, Value index, const State &before, bool isEdge,
+                        bool isFirst) const;
+  Values lastValues(const ThreadBuilder &t, const State &before) const;
 
   // Parts of keys, each with sums of its own (AttentionFlashParts.cpp).
   void addPart(const ThreadBuilder &t, const State &part, State &state) const;
@@ -207,6 +225,7 @@ private:
   Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;
   Value groupQueries;              ///< a warpgroup's, in shared memory
+  Value maskRows;                  ///< of the head's mask, the first of them
   List<std::array<Row, 2>> placed; ///< by row tile
   List<List<Values>> queries;
 };

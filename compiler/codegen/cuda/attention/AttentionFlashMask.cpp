@@ -37,7 +37,7 @@ Values FlashKernel::sharedMask(const ThreadBuilder &t, Value firstKey, bool isEd
 }
 
 /// Elements of the mask in one load: 16 bytes, or one where its rows are not aligned.
-int64_t FlashKernel::maskLanes() const {
+int64_t FlashShape::maskLanes() const {
   const StridedTensor &mask = *p.mask;
   int64_t lanes = 128 / mask.element.getIntOrFloatBitWidth();
   auto isAligned = [&](AffineExpr places) { return places.isMultipleOf(lanes); };

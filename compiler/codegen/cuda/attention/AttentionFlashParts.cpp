@@ -203,42 +203,42 @@ void FlashKernel::doParts(const ThreadBuilder &t) {
   auto placeOf = [&](const ThreadBuilder &b, int64_t i) {
     return b.add(b.thread(), i * tile.threads());
   };
-  state =
-      t.loop(zero, rounds, t.i32(1), state,
-             [&](const ThreadBuilder &b, Value round, ValueRange carried) -> Values {
-               Value part = partOf(b, round), next = partOf(b, b.add(round, 1));
-               auto copyNext = [&](const ThreadBuilder &c, bool isKeys) {
-                 c.warpBarrier();
-                 c.when(c.isLess(next, tilesEnd), [&](const ThreadBuilder &d) {
-                   copyPart(d, next, pagesOfTile(d, d.mul(next, warpKeys)), isKeys);
-                 });
-               };
-               b.when(b.isLess(part, tilesEnd), [&](const ThreadBuilder &c) {
-                 waitForCopies(c, 0);
-                 c.warpBarrier();
-                 List<List<Values>> own = scores(c, shared);
-                 copyNext(c, /*isKeys=*/true);
-                 finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, own);
-                 State sums = initialState(c);
-                 weigh(c, own, sums);
-                 sumTotals(c, sums);
-                 addValues(c, shared, own, sums);
-                 copyNext(c, /*isKeys=*/false);
-                 commitCopies(c);
-                 sendPart(c, sums);
-               });
-               meet(b);
-               Value done = b.mul(round, slots());
-               Value count = b.min(b.i32(slots()), b.sub(b.sub(tilesEnd, firstTile), done));
-               Values after;
-               for (int64_t i = 0; i < perThread; ++i) {
-                 Value place = placeOf(b, i);
-                 Value own = b.select(b.isLess(place, ownPlaces), count, b.i32(0));
-                 after.append(addSlots(b, place, own, carried.slice(i * 4, 4)));
-               }
-               b.when(b.isLess(b.add(round, 1), rounds), [&](const ThreadBuilder &c) { meet(c); });
-               return after;
-             });
+  state = t.loop(
+      zero, rounds, t.i32(1), state,
+      [&](const ThreadBuilder &b, Value round, ValueRange carried) -> Values {
+        Value part = partOf(b, round), next = partOf(b, b.add(round, 1));
+        auto copyNext = [&](const ThreadBuilder &c, bool isKeys) {
+          c.warpBarrier();
+          c.when(c.isLess(next, tilesEnd), [&](const ThreadBuilder &d) {
+            copyPart(d, next, pagesOfTile(d, d.mul(next, warpKeys)), isKeys);
+          });
+        };
+        b.when(b.isLess(part, tilesEnd), [&](const ThreadBuilder &c) {
+          waitForCopies(c, 0);
+          c.warpBarrier();
+          List<List<Values>> own = scores(c, shared);
+          copyNext(c, /*isKeys=*/true);
+          finishScores(c, c.mul(c.sub(part, keyWarp), warpKeys), /*isEdge=*/true, {}, Value(), own);
+          State sums = initialState(c);
+          weigh(c, own, sums);
+          sumTotals(c, sums);
+          addValues(c, shared, own, sums);
+          copyNext(c, /*isKeys=*/false);
+          commitCopies(c);
+          sendPart(c, sums);
+        });
+        meet(b);
+        Value done = b.mul(round, slots());
+        Value count = b.min(b.i32(slots()), b.sub(b.sub(tilesEnd, firstTile), done));
+        Values after;
+        for (int64_t i = 0; i < perThread; ++i) {
+          Value place = placeOf(b, i);
+          Value own = b.select(b.isLess(place, ownPlaces), count, b.i32(0));
+          after.append(addSlots(b, place, own, carried.slice(i * 4, 4)));
+        }
+        b.when(b.isLess(b.add(round, 1), rounds), [&](const ThreadBuilder &c) { meet(c); });
+        return after;
+      });
   for (int64_t i = 0; i < perThread; ++i) {
     Value place = placeOf(t, i), row = t.div(place, ownPairs());
     Value pair = t.add(t.rem(place, ownPairs()), t.mul(split, ownPairs()));

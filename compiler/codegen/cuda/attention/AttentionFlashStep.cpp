@@ -1,5 +1,5 @@
-// One tile of keys: scores, the running maximum and sum, and the product with V. Relies on the tile
-// being under way to shared memory when the step begins.
+// One tile of keys: its copies to shared memory, scores, the running maximum and sum, and the
+// product with V. Relies on the tile being under way when the step begins.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 #include "compiler/codegen/cuda/attention/AttentionPages.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
@@ -14,6 +14,64 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 } // namespace
+
+/// Starts copies of a tile's rows of K or V; rows past the last key and columns past the head's are
+/// filled with zeros. 16 bytes a thread, neighbours in a row.
+void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                           Value firstKey, Value to, int64_t columns, int64_t pitch,
+                           const Values &pages) const {
+  int64_t chunks = (columns + 15) / 16 * 2;
+  int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsPerStep = tile.threads() / lanes;
+  Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
+  Value column = t.mul(chunk, 8);
+  Value stride = frame.size64(tensor.strides[2]);
+  auto copy = [&](const ThreadBuilder &inner, Value at, int64_t first) {
+    Value key = inner.add(firstKey, at);
+    Value isRead = endsInTile() ? inner.isLess(key, keyCount) : Value();
+    if (columns % 16 != 0) {
+      Value inside = inner.isLess(column, inner.i32(columns));
+      isRead = isRead ? inner.bitAnd(isRead, inside) : inside;
+    }
+    Value bytes = isRead ? inner.select(isRead, inner.i32(16), inner.i32(0)) : Value();
+    Value place = pages.empty()
+                      ? inner.mul(inner.toI64(key), stride)
+                      : placeInPage(inner, tensor, pages, firstKey, row, first, rowsPerStep);
+    Value from = inner.add(place, inner.toI64(column));
+    Value target = inner.add(inner.mul(at, pitch), column);
+    copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
+  };
+  for (int64_t first = 0; first < tile.keys; first += rowsPerStep) {
+    Value at = t.add(row, first);
+    Value needed = chunks < lanes ? t.isLess(chunk, t.i32(chunks)) : Value();
+    if (first + rowsPerStep > tile.keys) {
+      Value inside = t.isLess(at, t.i32(tile.keys));
+      needed = needed ? t.bitAnd(needed, inside) : inside;
+    }
+    if (needed) {
+      t.when(needed, [&](const ThreadBuilder &inner) { copy(inner, at, first); });
+    } else {
+      copy(t, at, first);
+    }
+  }
+}
+
+/// Where the tile with this index lies in shared memory.
+Value FlashKernel::stageOf(const ThreadBuilder &t, Value index) const {
+  Value stage = t.rem(t.div(index, tile.splits), tile.stages);
+  return t.offset(shared, half, t.mul(stage, stageElements()));
+}
+
+void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
+  if (tile.isWarpgroup) {
+    return copyGroupTile(t, index);
+  }
+  Value keysTo = stageOf(t, index);
+  Value firstKey = t.mul(index, tile.keys);
+  Values pages = pagesOfTile(t, firstKey);
+  copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch, pages);
+  copyRows(t, valuePointer, p.v, firstKey, t.offset(keysTo, half, tile.keys * keyPitch), valueWidth,
+           valuePitch, pages);
+}
 
 /// Products of Q and K, by row tile and 8 keys.
 SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Value stage) const {
@@ -40,12 +98,16 @@ SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Val
 
 /// Scale, mask, and -inf for keys out of reach.
 void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
-                               const Values &mask, SmallVector<SmallVector<Values>> &scores) const {
+                               const Values &mask, Value stage,
+                               SmallVector<SmallVector<Values>> &scores) const {
   Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
   Value scale = t.f32(p.scale), lowest = t.f32(-std::numeric_limits<float>::infinity());
+  std::array<Values, 2> pairs;
   for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
     Value key = t.add(first, column / 2 * 8 + column % 2), shared;
-    if (!mask.empty()) {
+    if (stagesMask() && column % 2 == 0) {
+      pairs = {maskPair(t, stage, 0, column * 4), maskPair(t, stage, 1, column * 4)};
+    } else if (!mask.empty()) {
       shared = mask[column];
     } else if (sharesMask(p, tile.joinsHeads)) {
       shared = maskAt(t, placed[0][0], key, isEdge);
@@ -56,7 +118,10 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
         const Row &row = placed[r][part];
         Value &score = scores[r][column / 2][part * 2 + column % 2];
         if (p.mask) {
-          score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
+          Value added = stagesMask() ? pairs[part][column % 2]
+                        : shared     ? shared
+                                     : maskAt(t, row, key, isEdge);
+          score = t.fma(score, scale, added);
         } else if (p.softcap > 0) {
           score = cappedScore(t, score, p);
         } else if (!foldsScale(p)) {
@@ -73,11 +138,15 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
   }
 }
 
-/// Scores to probabilities relative to the new maxima; older accumulators are brought to these.
-void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>> &scores,
-                        State &state) const {
+/// Scores to probabilities relative to the new maxima. Returns what older accumulators of each row
+/// have to be multiplied with; totals are.
+SmallVector<Values> FlashKernel::weigh(const ThreadBuilder &t,
+                                       SmallVector<SmallVector<Values>> &scores,
+                                       State &state) const {
   Value factor = t.f32(weightExponent(p));
+  SmallVector<Values> factors;
   for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    factors.emplace_back();
     for (int64_t part : {0, 1}) {
       Values top;
       for (Values &columns : scores[r]) {
@@ -107,12 +176,19 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
         }
       }
       state.totals[r][part] = total;
-      for (Values &accumulators : state.accumulators[r]) {
-        if (!older) {
-          break;
-        }
-        accumulators[part * 2] = t.mulF(accumulators[part * 2], older);
-        accumulators[part * 2 + 1] = t.mulF(accumulators[part * 2 + 1], older);
+      factors[r].push_back(older);
+    }
+  }
+  return factors;
+}
+
+/// Brings accumulators to new maxima.
+void FlashKernel::scaleSums(const ThreadBuilder &t, const SmallVector<Values> &older,
+                            State &state) const {
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    for (Values &accumulators : state.accumulators[r]) {
+      for (int64_t i = 0; i < 4; ++i) {
+        accumulators[i] = t.mulF(accumulators[i], older[r][i / 2]);
       }
     }
   }
@@ -154,29 +230,37 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
   }
 }
 
+/// Waits for a tile and asks for one of those after it.
+void FlashKernel::turnToTile(const ThreadBuilder &t, Value index) const {
+  waitForCopies(t, tilesAhead() - 1);
+  if (tile.isWarpgroup) {
+    releaseTiles(t);
+  }
+  // This tile is visible to all, and all are done with what the next one's place held.
+  t.barrier();
+  Value next = t.add(index, tilesAhead() * tile.splits);
+  t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
+  commitCopies(t);
+}
+
 /// One tile of keys: those after it are under way while this one is worked on.
 Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &before,
                          bool isEdge) const {
   State state = before;
   Value firstKey = t.mul(index, tile.keys);
   Values mask = sharedMask(t, firstKey, isEdge);
-  waitForCopies(t, tile.stages - 2);
-  if (tile.isWarpgroup) {
-    releaseTiles(t);
-  }
-  // This tile is visible to all, and all are done with the tile before, whose place is free now.
-  t.barrier();
-  Value next = t.add(index, (tile.stages - 1) * tile.splits);
-  t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
-  commitCopies(t);
+  turnToTile(t, index);
   Value stage = stageOf(t, index);
   SmallVector<SmallVector<Values>> tileScores = scores(t, stage);
   if (keepsMask()) {
     mask = groupMask(t, firstKey);
   }
-  finishScores(t, firstKey, isEdge, mask, tileScores);
+  finishScores(t, firstKey, isEdge, mask, stage, tileScores);
   State part = p.sequences ? initialState(t) : state;
-  weigh(t, tileScores, part);
+  SmallVector<Values> older = weigh(t, tileScores, part);
+  if (!p.sequences) {
+    scaleSums(t, older, part);
+  }
   addValues(t, stage, tileScores, part);
   if (p.sequences) {
     sumTotals(t, part);

@@ -25,8 +25,11 @@ struct AttentionTile {
   /// Keys behind the last one that the mask lets through are not read.
   bool endsAtMask = false;
   /// The products are those of Warpgroup.h: rowWarps is a multiple of 4, rowTiles, keyWarps and
-  /// splits are 1, keys are 64, and heads are multiples of 64 wide.
+  /// splits are 1.
   bool isWarpgroup = false;
+  /// Of warpgroups: the product of a tile's probabilities and values is under way while those of
+  /// the next tile are computed. Then there are three stages or more, and no pages.
+  bool overlaps = false;
   /// Where causal: the later queries of all heads come before the earlier ones, which have fewer
   /// keys to go over, so that no processor has much left when the others end.
   bool isHeaviestFirst = false;
@@ -51,6 +54,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &
   visit("clustered", tile.isClustered);
   visit("ends_at_mask", tile.endsAtMask);
   visit("wgmma", tile.isWarpgroup);
+  visit("overlaps", tile.overlaps);
   visit("heaviest_first", tile.isHeaviestFirst);
   visit("parts", tile.isParts);
 }
@@ -72,6 +76,10 @@ bool fitsTensorCores(const AttentionProblem &problem);
 /// All tiles that it can be compiled with for these sizes.
 std::vector<AttentionTile> tilesOf(const AttentionProblem &problem, const target::Target &gpu);
 AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
+/// Blocks that a multiprocessor has registers and shared memory for. Without warpgroups it is one,
+/// with registers for what it loads ahead, which ptxas by itself gives up so that more would fit.
+int64_t blocksAtOnce(const AttentionProblem &problem, const AttentionTile &tile,
+                     const target::Target &gpu);
 /// Over pages: of steps of few tokens, whose keys `splits` blocks share, and of many.
 AttentionTile fewTokensTile(const AttentionProblem &problem, int64_t splits,
                             const target::Target &gpu);

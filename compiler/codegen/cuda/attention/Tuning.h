@@ -49,19 +49,26 @@ inline constexpr int64_t kDecodeKeys = 64, kDecodeStages = 3;
 inline constexpr int64_t kLongDecodeKeys = 128, kLongDecodeStages = 2;
 /// Columns of heads that leave registers for two row tiles a warp or 128 keys a tile.
 inline constexpr int64_t kNarrowHead = 64;
-/// Blocks for whose registers a multiprocessor must have room: warpgroups with heads of up to 64,
-/// with wider ones, and blocks without warpgroups (ptxas by itself gives up what is loaded ahead).
-inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1;
+/// Registers of a warpgroup's thread besides its accumulators and scores, with more where a mask
+/// with rows is added while products are under way: ptxas 13.0 was seen to spill with 8 fewer.
+inline constexpr int64_t kGroupRegisters = 40, kOverlappedMaskRegisters = 24;
 /// Columns of Q and of V of the widest heads, and columns of V of which a thread has registers for
 /// accumulators beside those of Q (derived: 64 of 255 each).
 inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
 /// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
 inline constexpr int64_t kWideHeadKeys = 32;
-/// Keys from which on two warpgroups share tiles of them, and tiles in shared memory then: derived,
-/// 64 queries that have copies of their own take as many bytes from the second-level cache as it
-/// gives in the time of their products. 32 heads of 64, 2,048 queries and keys, causal: 73 us a
-/// layer on an H200; not measured beside one warpgroup.
-inline constexpr int64_t kSharedGroupKeys = 1024, kSharedGroupStages = 3;
+/// Multiprocessors for each of which that many warpgroups' blocks make them faster than warps that
+/// share keys: 64 blocks take 5.9 us for 8.6 on 132.
+inline constexpr int64_t kGroupsOfCores = 3;
+/// Columns up to which two warpgroups share tiles of keys, and up to which products overlap then,
+/// where so many percent of the processors have two blocks. In us, one group, two and two with
+/// overlap: 8 x 16 x 512 x 512 x 80 51.5, 41.2 and 40.9; 4 x 16 x 512 x 512 x 96 27.3, 20.2 and
+/// 25.2; 8 x 8 x 512 x 512 x 32 12.7, 11.3 and 10.6; 4 x 16 x 1,024 x 1,024 x 128 97, 98 and 90,
+/// and 86 one with overlap; 4 x 16 x 512 x 512 x 256 66 one and 62 with overlap.
+inline constexpr int64_t kPairColumns = 96, kPairOverlapColumns = 80, kPairBusy = 85;
+/// Columns of heads for which one warpgroup is as good until there are so many keys: 8 x 12 x 512 x
+/// 512 x 64 20.1 and 20.9, with 2,048 and causal 49 and 51.
+inline constexpr int64_t kTinyHead = 32, kSharedGroupKeys = 1024;
 /// Pieces of the mask that a thread keeps in registers while it asks for keys: of 16 bytes, and of
 /// single elements. Chosen, not measured.
 inline constexpr int64_t kMaskPieces = 4, kMaskElements = 8;
@@ -81,8 +88,12 @@ inline constexpr int64_t kPagedFewTokens = 64;
 inline constexpr int64_t kPagedSplitHeads = 32, kPagedSplits = 8;
 /// Keys of a part, whose sums are the same however parts are shared, and warps that share them.
 inline constexpr int64_t kPagedPartKeys = 64, kPagedWarps = 8;
+/// Warpgroups for whose registers a multiprocessor must have room: of heads of up to 64, and wider.
+inline constexpr int64_t kSlimGroups = 4, kPagedGroups = 2;
 /// Tokens of a step from which on two warpgroups share tiles of keys.
 inline constexpr int64_t kPagedManyTokens = 1024;
+/// Tiles of keys in shared memory then.
+inline constexpr int64_t kPagedManyStages = 3;
 
 // attention_simt. Chosen, not measured.
 
@@ -102,6 +113,11 @@ inline constexpr double kSimtShare = 0.9;
 /// splits to meet in a cluster, and in a second kernel.
 inline constexpr double kAttentionSeconds = 1.9e-6, kTileSeconds = 0.25e-6, kSplitSeconds = 0.7e-6,
                         kCombineSeconds = 2e-6;
+/// The same of warpgroups' flash form: all of it but tiles, what a tile of 64 queries and keys
+/// takes of a multiprocessor besides its products, and how long it takes where nothing runs beside
+/// it. Within 15 % of 13 shapes, 4 heads of 32 to 16 x 16 of 128.
+inline constexpr double kGroupSeconds = 2.5e-6, kGroupTileSeconds = 0.105e-6,
+                        kLoneTileSeconds = 0.55e-6;
 /// What mma.sync and wgmma beside softmax reach of a library's products.
 inline constexpr double kMmaShare = 0.45, kWarpgroupShare = 0.7;
 

@@ -13,15 +13,18 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr int64_t accumulatorsOf(int64_t columns) { return kGroupRows * columns / kWarpgroup; }
-constexpr int64_t kAccumulators = accumulatorsOf(kTileColumns);
 constexpr int64_t kRowBytes = kTileColumns * 2;
 /// Depth of a tile with depth along its rows.
 constexpr int64_t kStepsOfTile = kTileColumns / kMmaDepth;
 
 /// Start / 16, the distance / 16 of tiles that lie side by side (from bit 16; any where there is
-/// one), that of groups of 8 rows (from bit 32) and the swizzle (1 from bit 62 on).
-Value descriptor(const ThreadBuilder &t, Value tile, int64_t tileBytes = 16) {
-  int64_t fixed = tileBytes / 16 << 16 | 8 * kRowBytes / 16 << 32 | int64_t(1) << 62;
+/// one), that of groups of 8 rows (from bit 32) and the swizzle (from bit 62 on: 1 for rows of 128
+/// bytes, 2 for 64, 3 for 32).
+Value descriptor(const ThreadBuilder &t, Value tile, int64_t tileBytes = 16,
+                 int64_t columns = kTileColumns) {
+  uint64_t swizzle = columns == 64 ? 1 : columns == 32 ? 2 : 3;
+  int64_t fixed =
+      tileBytes / 16 << 16 | 8 * columns * 2 / 16 << 32 | static_cast<int64_t>(swizzle << 62);
   Value address = LLVM::PtrToIntOp::create(t.builder, t.location, t.i32Type(), tile);
   Value start = t.div(t.bitAnd(address, t.i32(0x3ffff)), 16);
   start = arith::ExtUIOp::create(t.builder, t.location, t.i64Type(), start);
@@ -68,12 +71,23 @@ struct Assembly {
   void addFirst(int64_t operand) {
     text += "setp.ne.b32 first, $" + std::to_string(operand) + ", 0;\n";
   }
-  /// The products of `words` words of A, which are operands behind the accumulators, with the tile
-  /// whose descriptor follows them. Returns the constraints of accumulators and words.
+  /// The products of A and B, whose descriptors are operands `a` and the one behind it; both have
+  /// depth along their rows.
+  void multiplyDepth(int64_t a, int64_t depth, const char *first) {
+    int64_t inTile = tileColumnsOf(depth);
+    for (int64_t at = 0; at < depth; at += kMmaDepth) {
+      int64_t tile = at / inTile, ofRow = at % inTile * 2;
+      advance("a", a, tile * kGroupRows * inTile * 2 + ofRow);
+      advance("b", a + 1, tile * columns * inTile * 2 + ofRow);
+      multiply("a", at ? "more" : first, "0, 0");
+    }
+  }
+  /// The products of `words` words of A, which are operands behind the accumulators, with B, whose
+  /// descriptor follows them. Returns the constraints of accumulators and words.
   std::string addWords(int64_t words, const char *first) {
     std::string inputs = tied(accumulators());
     for (int64_t word = 0; word < words; word += 4) {
-      advance("b", 2 * accumulators() + words, word / 4 * kMmaDepth * kRowBytes);
+      advance("b", 2 * accumulators() + words, word / 4 * kMmaDepth * tileColumnsOf(columns) * 2);
       multiply(registers(2 * accumulators() + word, 4), word ? "more" : first, "1");
       inputs += "r,r,r,r,";
     }
@@ -119,11 +133,25 @@ struct Assembly {
   }
 };
 
+int64_t columnsOf(ArrayRef<Value> accumulators) {
+  return static_cast<int64_t>(accumulators.size()) * kWarpgroup / kGroupRows;
+}
+
+/// The descriptor of B stored [depth][columns], of a depth of 4 for each word of A.
+Value sideBySide(const ThreadBuilder &t, Value b, size_t words, int64_t columns) {
+  int64_t inTile = tileColumnsOf(columns), depth = static_cast<int64_t>(words) / 4 * kMmaDepth;
+  return descriptor(t, b, depth * inTile * 2, inTile);
+}
+
 } // namespace
 
-Value tileOffset(const ThreadBuilder &t, Value row, Value chunk) {
-  Value place = t.builder.createOrFold<arith::XOrIOp>(t.location, chunk, t.rem(row, 8));
-  return t.add(t.mul(row, kTileColumns), t.mul(place, 8));
+int64_t tileColumnsOf(int64_t width) { return width % 64 == 0 ? 64 : width % 32 == 0 ? 32 : 16; }
+
+Value tileOffset(const ThreadBuilder &t, Value row, Value chunk, int64_t columns) {
+  // Rows whose chunks are in the same banks have them in different places.
+  Value turn = t.rem(t.div(row, kTileColumns / columns), columns / 8);
+  Value place = t.builder.createOrFold<arith::XOrIOp>(t.location, chunk, turn);
+  return t.add(t.mul(row, columns), t.mul(place, 8));
 }
 
 void releaseTiles(const ThreadBuilder &t) {
@@ -131,51 +159,42 @@ void releaseTiles(const ThreadBuilder &t) {
 }
 
 ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value a, Value b,
-                                    int64_t depth) {
-  Assembly assembly(element);
-  for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
-    int64_t at = step / kStepsOfTile * kGroupRows * kRowBytes + step % kStepsOfTile * kMmaDepth * 2;
-    assembly.advance("a", kAccumulators, at);
-    assembly.advance("b", kAccumulators + 1, at);
-    assembly.multiply("a", step ? "more" : "first", "0, 0");
-  }
-  return assembly.finish(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
+                                    int64_t depth, int64_t columns) {
+  Assembly assembly(element, columns);
+  assembly.multiplyDepth(assembly.accumulators(), depth, "first");
+  int64_t inTile = tileColumnsOf(depth);
+  return assembly.finish(t, "l,l,", {descriptor(t, a, 16, inTile), descriptor(t, b, 16, inTile)});
 }
 
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
                                  ArrayRef<Value> accumulators) {
-  Assembly assembly(element);
+  Assembly assembly(element, columnsOf(accumulators));
   std::string inputs = assembly.addWords(a.size(), "more");
   ThreadBuilder::Values operands(accumulators);
   operands.append(a.begin(), a.end());
-  operands.push_back(descriptor(t, b));
+  operands.push_back(sideBySide(t, b, a.size(), assembly.columns));
   return assembly.finish(t, inputs + "l,", operands);
 }
 
 ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, Value b,
                                  int64_t depth, Value number, ArrayRef<Value> accumulators) {
-  int64_t columns = accumulators.size() * kWarpgroup / kGroupRows, left = 2 * accumulators.size();
-  Assembly assembly(element, columns);
+  int64_t left = 2 * accumulators.size(), inTile = tileColumnsOf(depth);
+  Assembly assembly(element, columnsOf(accumulators));
   assembly.addFirst(left + 2);
-  for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
-    int64_t tile = step / kStepsOfTile, inTile = step % kStepsOfTile * kMmaDepth * 2;
-    assembly.advance("a", left, tile * kGroupRows * kRowBytes + inTile);
-    assembly.advance("b", left + 1, tile * columns * kRowBytes + inTile);
-    assembly.multiply("a", step ? "more" : "first", "0, 0");
-  }
+  assembly.multiplyDepth(left, depth, "first");
   ThreadBuilder::Values operands(accumulators);
-  operands.append({descriptor(t, a), descriptor(t, b), number});
+  operands.append({descriptor(t, a, 16, inTile), descriptor(t, b, 16, inTile), number});
   return assembly.begin(t, Assembly::tied(accumulators.size()) + "l,l,r,", operands);
 }
 
 ThreadBuilder::Values beginProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
                                    Value number, ArrayRef<Value> accumulators) {
-  Assembly assembly(element);
-  assembly.addFirst(2 * kAccumulators + a.size() + 1);
+  Assembly assembly(element, columnsOf(accumulators));
+  assembly.addFirst(2 * accumulators.size() + a.size() + 1);
   std::string inputs = assembly.addWords(a.size(), "first");
   ThreadBuilder::Values operands(accumulators);
   operands.append(a.begin(), a.end());
-  operands.append({descriptor(t, b), number});
+  operands.append({sideBySide(t, b, a.size(), assembly.columns), number});
   return assembly.begin(t, inputs + "l,r,", operands);
 }
 

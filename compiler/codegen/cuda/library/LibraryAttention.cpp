@@ -43,8 +43,9 @@ bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
   if (!chooseTile(p, gpu).isWarpgroup) {
     return true;
   }
-  return !p.mask && *tn::constantDim(p.keys) >= tuning::kMinLength &&
-         *tn::constantDim(p.queries) >= tuning::kMinLength;
+  bool isWide = *tn::constantDim(p.width) > tuning::kNarrowCalledHead;
+  return !p.mask && std::min(*tn::constantDim(p.keys), *tn::constantDim(p.queries)) >=
+                        (isWide ? tuning::kMinWideLength : tuning::kMinLength);
 }
 
 } // namespace

@@ -157,12 +157,16 @@ TEST(CudaAttentionDecodeTest, RangesOfManyQueries) {
     EXPECT_TRUE(matchesReference(attentionText(c), byFamily({"attention_buckets"}), options))
         << rows;
   }
-  llvm::Expected<std::string> ptx =
-      emitTestPtx(attentionText(c), byFamily({"attention_buckets"}), options.gpu);
-  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-  // One query, a few, the first of the many, a warpgroup, two.
-  EXPECT_EQ(llvm::StringRef(*ptx).count(".entry"), 5U);
-  EXPECT_EQ(llvm::StringRef(*ptx).count(".reqntid 256"), 1U);
+  // One query, a few, a warpgroup, two; with more processors the first of the many have warps that
+  // share keys, and none has two warpgroups.
+  for (auto [cores, pairs] : {std::pair(3, 1U), std::pair(7, 0U)}) {
+    options.gpu.cores = cores;
+    llvm::Expected<std::string> ptx =
+        emitTestPtx(attentionText(c), byFamily({"attention_buckets"}), options.gpu);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_EQ(llvm::StringRef(*ptx).count(".entry"), 4U);
+    EXPECT_EQ(llvm::StringRef(*ptx).count(".reqntid 256"), pairs);
+  }
 }
 
 /// Queries and keys that vary: each range of queries has its kernel, and none runs beside another.

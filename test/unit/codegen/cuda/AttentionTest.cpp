@@ -55,6 +55,100 @@ TEST(CudaAttentionTest, Warpgroups) {
   EXPECT_TRUE(matchesReference(attentionText(causal), emitTile(tile)));
 }
 
+/// Widths that are no multiples of 64, with tiles of 32 and of 16 columns, and such that their last
+/// columns are zeros in shared memory; by one warpgroup and more, with 64 keys a tile and more.
+TEST(CudaAttentionTest, WarpgroupWidths) {
+  AttentionTile one{.isWarpgroup = true}, two = one, three = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 3;
+  three.rowWarps = 12;
+  many.keys = 128;
+  auto check = [](const AttentionCase &c, const AttentionTile &tile) {
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+        << attentionText(c) << tile.threads() << " " << tile.keys;
+  };
+  check(plainAttention("f16", 1, 2, 70, 90, 80, 80), one);
+  check(plainAttention("bf16", 1, 4, 131, 150, 80, 80, 2), two);
+  check(plainAttention("f16", 1, 1, 200, 140, 80, 48), three);
+  check(plainAttention("f16", 1, 1, 70, 150, 72, 80), many);
+  check(plainAttention("f16", 1, 1, 65, 70, 96, 104), one);
+  check(plainAttention("bf16", 1, 1, 64, 130, 112, 32), two);
+  check(plainAttention("f16", 1, 1, 64, 70, 32, 8), one);
+  check(plainAttention("f16", 1, 1, 64, 130, 16, 24), three);
+  check(plainAttention("f16", 1, 1, 100, 130, 128, 120), many);
+  check(plainAttention("f16", 1, 1, 70, 100, 160, 136), one);
+  check(plainAttention("bf16", 1, 1, 70, 100, 256, 256), one);
+  for (int64_t width : {40, 80, 128}) {
+    AttentionCase causal = plainAttention("f16", 1, 1, 150, 150, width, width);
+    causal.causal = true;
+    check(causal, width == 80 ? two : one);
+    check(causal, width == 80 ? many : three);
+  }
+  AttentionCase masked = plainAttention("f16", 2, 1, 80, 90, 80, 80);
+  masked.mask = "tensor<80x90xf16>";
+  check(masked, one);
+}
+
+/// What is chosen for many queries is of warpgroups, and no thread has more than its registers.
+TEST(CudaAttentionTest, WarpgroupsFitRegisters) {
+  const target::Target &gpu = target::targetOf("sm_90a");
+  for (int64_t width : {32, 72, 80, 96, 128, 160, 256}) {
+    AttentionCase c = plainAttention("f16", 8, 16, 512, 512, width, width);
+    c.causal = width % 96 != 0;
+    c.mask = width == 80 ? "tensor<8x1x512x512xf16>" : "";
+    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitFlash, gpu);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_NE(ptx->find("wgmma"), std::string::npos) << width;
+    testing::AssertionResult result = assembles(*ptx, gpu);
+    EXPECT_TRUE(result) << width << result.message();
+  }
+}
+
+TEST(CudaAttentionTest, WarpgroupsOverlapProducts) {
+  AttentionTile one{.stages = 3, .isWarpgroup = true, .overlaps = true}, two = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 4;
+  many.keys = 128;
+  for (const AttentionTile &tile : {one, two, many}) {
+    // One tile of keys, whole ones, a part of a tile at the end; queries that see no key.
+    for (auto [queries, keys] :
+         {std::pair(70, 50), std::pair(130, 256), std::pair(64, 300), std::pair(200, 140)}) {
+      AttentionCase c = plainAttention("f16", 1, 1, queries, keys, 80, 80);
+      for (bool isCausal : {false, true}) {
+        c.causal = isCausal;
+        EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+            << attentionText(c) << tile.threads() << " " << tile.keys;
+      }
+    }
+    AttentionCase masked = plainAttention("f16", 2, 1, 80, 190, 64, 64);
+    masked.mask = "tensor<2x1x1x190xf16>";
+    EXPECT_TRUE(matchesReference(attentionText(masked), emitTile(tile)));
+  }
+}
+
+/// Masks with rows come in by tiles where they lie on borders of 16 bytes, and by elements
+/// elsewhere.
+TEST(CudaAttentionTest, WarpgroupMasksWithRows) {
+  AttentionTile one{.isWarpgroup = true}, two = one, many = one;
+  two.rowWarps = 8;
+  two.stages = 3;
+  two.overlaps = true;
+  many.keys = 128;
+  auto check = [](AttentionCase c, const std::string &mask, const AttentionTile &tile) {
+    c.mask = mask;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile), {}, 2, /*reversed=*/true))
+        << attentionText(c) << tile.threads();
+  };
+  check(plainAttention("f16", 2, 2, 80, 200, 80, 80), "tensor<2x1x80x200xf16>", one);
+  check(plainAttention("f16", 2, 2, 150, 136, 64, 64), "tensor<1x2x150x136xf16>", two);
+  check(plainAttention("f16", 1, 2, 70, 136, 64, 64), "tensor<70x136xf16>", many);
+  check(plainAttention("bf16", 1, 2, 150, 100, 80, 64), "tensor<150x100xbf16>", two);
+  check(plainAttention("f16", 2, 1, 80, 92, 64, 64), "tensor<2x1x80x92xf32>", one);
+  AttentionCase causal = plainAttention("f16", 1, 2, 136, 136, 64, 64);
+  causal.causal = true;
+  check(causal, "tensor<136x136xf16>", two);
+}
+
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
     EXPECT_TRUE(

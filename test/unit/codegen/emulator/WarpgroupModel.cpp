@@ -29,22 +29,25 @@ size_t placeOf(unsigned lane, unsigned i, unsigned columns) {
 constexpr uint32_t kToken = 0xffc00000, kMaxSets = 0x3fff, kKeptSets = 64;
 uint32_t tokenOf(uint32_t set, unsigned i) { return kToken | set << 8 | i; }
 
-/// The bits of element (row, column) of a tile behind a descriptor, in the swizzle of 128 bytes. A
-/// tile's rows have 64 elements; with more, tiles follow each other by the descriptor's first
-/// distance.
+/// Bytes of a tile's row, by the swizzle from bit 62 on: of 128 bytes, of 64, of 32.
+unsigned rowBytesOf(uint64_t descriptor) { return 256 >> (descriptor >> 62); }
+
+/// The bits of element (row, column) of a tile behind a descriptor. Where there are more columns
+/// than a tile's row has, tiles follow each other by the descriptor's first distance.
 uint16_t elementAt(const char *shared, uint64_t descriptor, unsigned row, unsigned column) {
-  uint64_t distance = (descriptor >> 16 & 0x3fff) * 16;
-  uint64_t address = (descriptor & 0x3fff) * 16 + column / 64 * distance + row / 8 * 1024 +
-                     row % 8 * 128 + column % 64 * 2;
-  address ^= (address >> 7 & 7) << 4;
+  uint64_t distance = (descriptor >> 16 & 0x3fff) * 16, rowBytes = rowBytesOf(descriptor),
+           inRow = rowBytes / 2;
+  uint64_t address =
+      (descriptor & 0x3fff) * 16 + column / inRow * distance + row * rowBytes + column % inRow * 2;
+  address ^= (address >> 7 & (rowBytes / 16 - 1)) << 4;
   uint16_t bits;
   memcpy(&bits, shared + address, 2);
   return bits;
 }
 
 std::string faultOf(uint64_t descriptor) {
-  bool isSwizzled = descriptor >> 62 == 1, hasNoBase = (descriptor >> 49 & 7) == 0;
-  bool hasDistance = (descriptor >> 32 & 0x3fff) == 1024 / 16;
+  bool isSwizzled = descriptor >> 62 != 0, hasNoBase = (descriptor >> 49 & 7) == 0;
+  bool hasDistance = (descriptor >> 32 & 0x3fff) == 8 * rowBytesOf(descriptor) / 16;
   return isSwizzled && hasNoBase && hasDistance ? "" : "a descriptor of another kind of tile";
 }
 
