@@ -1,14 +1,15 @@
 // RUN: %tenon-opt %s --pass=split-group-norms --check | FileCheck %s
 
-// Channels are last, as the convolution before it has them; the transposes cancel.
+// Channels are last, as the convolution before it has them; the transposes cancel. One reduction
+// goes over positions and the channels of a group, in one index space with what follows.
 // CHECK-LABEL: @normed
 func.func @normed(%x: tensor<2x5x3x8xf16>, %s: tensor<8xf16>, %b: tensor<8xf16>) -> tensor<2x5x3x8xf16> {
   // CHECK-NOT: tn.transpose
-  // CHECK: tn.reduce <mean> %{{.*}} {axes = array<i64: 1>
-  // CHECK: tn.reduce <mean> %{{.*}} {axes = array<i64: 2>
+  // CHECK: tn.reduce <mean> %{{.*}} {axes = array<i64: 1, 3>{{.*}} : (tensor<2x15x4x2xf32>) -> tensor<2x1x4x1xf32>
   // CHECK-NOT: tn.group_norm
-  // CHECK: %[[Y:.*]] = tn.cast {{.*}} -> tensor<2x5x3x8xf16>
-  // CHECK: tn.silu %[[Y]]
+  // CHECK: %[[Y:.*]] = tn.cast {{.*}} -> tensor<2x15x4x2xf16>
+  // CHECK: %[[Z:.*]] = tn.silu %[[Y]]
+  // CHECK: tn.reshape %[[Z]]
   // CHECK-NOT: tn.transpose
   %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
   %1 = tn.group_norm %0, %s, %b {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5x3xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5x3xf16>
@@ -56,13 +57,13 @@ func.func @resized(%x: tensor<1x2x3x8xf16>) -> tensor<1x4x6x8xf16> {
   return %2 : tensor<1x4x6x8xf16>
 }
 
-// Few columns of many positions: parts of these first.
+// More positions than a cluster holds, of few columns: parts of these first, then of groups.
 // CHECK-LABEL: @parts
-func.func @parts(%x: tensor<1x128x128x64xf16>, %s: tensor<64xf16>) -> tensor<1x64x128x128xf16> {
-  // CHECK: tn.reduce <mean> {{.*}}tensor<2x8192x64xf32>
+func.func @parts(%x: tensor<1x256x256x64xf16>, %s: tensor<64xf16>) -> tensor<1x64x256x256xf16> {
+  // CHECK: tn.reduce <mean> {{.*}}tensor<2x32768x64xf32>
   // CHECK: tn.reduce <mean> {{.*}}tensor<1x2x64xf32>
   // CHECK: tn.reduce <mean> {{.*}}tensor<1x32x2xf32>
-  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<1x128x128x64xf16>) -> tensor<1x64x128x128xf16>
-  %1 = tn.group_norm %0, %s, %s {groups = 32 : i64, epsilon = 1.0e-05 : f64} : (tensor<1x64x128x128xf16>, tensor<64xf16>, tensor<64xf16>) -> tensor<1x64x128x128xf16>
-  return %1 : tensor<1x64x128x128xf16>
+  %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<1x256x256x64xf16>) -> tensor<1x64x256x256xf16>
+  %1 = tn.group_norm %0, %s, %s {groups = 32 : i64, epsilon = 1.0e-05 : f64} : (tensor<1x64x256x256xf16>, tensor<64xf16>, tensor<64xf16>) -> tensor<1x64x256x256xf16>
+  return %1 : tensor<1x64x256x256xf16>
 }
