@@ -241,6 +241,57 @@ struct GroupsAsChannels : Pattern<tn::ReshapeOp> {
   }
 };
 
+/// group_norm(x) * c or + c, of a number for each channel -> group_norm(x), whose scale and bias
+/// have it: how exporters go on behind the norm of instances.
+template <typename Op> struct FoldIntoNorm : Pattern<Op> {
+  using Pattern<Op>::Pattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    for (auto [x, c] : {std::pair(op->getOperand(0), op->getOperand(1)),
+                        std::pair(op->getOperand(1), op->getOperand(0))}) {
+      tn::GroupNormOp norm = x.template getDefiningOp<tn::GroupNormOp>();
+      std::optional<std::vector<double>> numbers =
+          norm && norm->hasOneUse() && isOfChannels(c, norm) ? this->constants.elements(c)
+                                                             : std::nullopt;
+      if (numbers && x.getType() == op->getResult(0).getType()) {
+        Value scale = std::is_same_v<Op, tn::MulOp>
+                          ? merged(norm, norm.getScale(), *numbers, rewriter)
+                          : norm.getScale(),
+              bias = merged(norm, norm.getBias(), *numbers, rewriter);
+        if (scale && bias) {
+          rewriter.replaceOpWithNewOp<tn::GroupNormOp>(op, norm.getType(), norm.getX(), scale, bias,
+                                                       norm.getGroups(), norm.getEpsilon());
+          return success();
+        }
+      }
+    }
+    return failure();
+  }
+
+private:
+  static bool isOfChannels(Value c, tn::GroupNormOp norm) {
+    tn::Dims dims = tn::getDims(c.getType()), all = tn::getDims(norm.getType());
+    size_t behind = all.size() - 2;
+    if (dims.size() <= behind || !tn::sameDim(dims[dims.size() - 1 - behind], all[1])) {
+      return false;
+    }
+    dims.erase(dims.end() - 1 - behind);
+    return llvm::all_of(dims, isOne);
+  }
+
+  Value merged(tn::GroupNormOp norm, Value own, ArrayRef<double> numbers,
+               PatternRewriter &rewriter) const {
+    std::optional<std::vector<double>> all = this->constants.elements(own);
+    if (!all || all->size() != numbers.size()) {
+      return Value();
+    }
+    for (auto [number, other] : llvm::zip(*all, numbers)) {
+      number = std::is_same_v<Op, tn::MulOp> ? number * other : number + other;
+    }
+    return this->constants.make(rewriter, norm.getLoc(), cast<RankedTensorType>(own.getType()),
+                                *all, "norm", "split-group-norms");
+  }
+};
+
 /// resize(transpose(x)) -> transpose(resize(x))
 struct SinkThroughResize : OpRewritePattern<tn::ResizeOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -263,8 +314,14 @@ struct SinkThroughResize : OpRewritePattern<tn::ResizeOp> {
 } // namespace
 
 LogicalResult splitGroupNorms(ModuleOp module, tn::WeightStore &weights) {
+  RewritePatternSet spelled(module.getContext());
+  spelled.add<GroupsAsChannels, FoldIntoNorm<tn::MulOp>, FoldIntoNorm<tn::AddOp>>(
+      module.getContext(), weights);
+  if (failed(runPatterns(module, std::move(spelled)))) {
+    return failure();
+  }
   RewritePatternSet patterns(module.getContext());
-  patterns.add<GroupsAsChannels, SplitGroupNorm>(module.getContext(), weights);
+  patterns.add<SplitGroupNorm>(module.getContext(), weights);
   patterns.add<SinkThroughResize, SinkBehindGroups>(module.getContext());
   addSinkTransposePatterns(patterns, weights);
   return runPatterns(module, std::move(patterns));

@@ -29,11 +29,15 @@ func.func @kept(%x: tensor<2x5x8xf32>, %y: tensor<2x8x5xf16>, %s: tensor<8xf32>,
   return %1, %2 : tensor<2x8x5xf32>, tensor<2x8x5xf16>
 }
 
-// Without an operator for it: groups become the channels of an instance norm.
+// Without an operator for it: groups become the channels of an instance norm, and what multiplies
+// channels behind it its scale and bias.
 // CHECK-LABEL: @reshaped
-func.func @reshaped(%x: tensor<2x5x3x8xf16>, %c: tensor<8x1x1xf16>) -> tensor<2x8x5x3xf16> {
+func.func @reshaped(%x: tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16> {
+  // CHECK: %[[S:.*]] = tn.constant dense<{{.*}}2.000000e+00, 4.000000e+00], [6.000000e+00, 8.000000e+00]
   // CHECK-NOT: tn.group_norm
   // CHECK: tn.reduce <mean>
+  // CHECK: tn.mul %{{.*}}, %[[S]]
+  // CHECK-NOT: tn.mul
   // CHECK: tn.transpose
   %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
   %1 = tn.reshape %0 : (tensor<2x8x5x3xf16>) -> tensor<2x4x30xf16>
@@ -41,6 +45,7 @@ func.func @reshaped(%x: tensor<2x5x3x8xf16>, %c: tensor<8x1x1xf16>) -> tensor<2x
   %b = tn.constant dense<[0.0, 1.0, 0.0, 0.0]> : tensor<4xf16> : tensor<4xf16>
   %2 = tn.group_norm %1, %s, %b {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x4x30xf16>, tensor<4xf16>, tensor<4xf16>) -> tensor<2x4x30xf16>
   %3 = tn.reshape %2 : (tensor<2x4x30xf16>) -> tensor<2x8x5x3xf16>
+  %c = tn.constant dense<[[[2.0]], [[4.0]], [[3.0]], [[4.0]], [[1.0]], [[1.0]], [[2.0]], [[2.0]]]> : tensor<8x1x1xf16> : tensor<8x1x1xf16>
   %4 = tn.mul %3, %c : (tensor<2x8x5x3xf16>, tensor<8x1x1xf16>) -> tensor<2x8x5x3xf16>
   return %4 : tensor<2x8x5x3xf16>
 }
