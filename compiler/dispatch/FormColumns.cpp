@@ -201,8 +201,9 @@ void ColumnsGroup::form(Operation *root) {
     return !rule;
   };
   SmallVector<Operation *> open = {root};
-  if (hasMoments) {
-    (void)join(root->getOperand(0).getDefiningOp(), root, /*isProducer=*/true);
+  Operation *source = root->getOperand(0).getDefiningOp();
+  if (hasMoments && join(source, root, /*isProducer=*/true)) {
+    open.push_back(source);
   }
   for (Operation *op : members) {
     auto producers = llvm::map_range(op->getOperands(), producerOf);

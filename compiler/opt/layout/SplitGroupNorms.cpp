@@ -163,10 +163,34 @@ private:
     return tn::RsqrtOp::create(rewriter, op.getLoc(), mean.getType(), variance);
   }
 
+  /// `x` as [images, positions, groups, channels of a group]. What is added for each channel of an
+  /// image (an embedding of time), read by the norm alone, is added there, in the norm's kernel.
+  static Value grouped(tn::GroupNormOp op, Value x, ArrayRef<AffineExpr> dims, const Steps &steps,
+                       PatternRewriter &rewriter) {
+    tn::AddOp add = x.getDefiningOp<tn::AddOp>();
+    if (!add || !add->hasOneUse() || !op.getX().hasOneUse()) {
+      return steps.shaped(x, dims);
+    }
+    tn::Dims all = tn::getDims(x.getType());
+    for (auto [a, c] : {std::pair(add.getA(), add.getB()), std::pair(add.getB(), add.getA())}) {
+      tn::Dims own = tn::getDims(c.getType());
+      bool isOfImage = tn::sameDims(tn::getDims(a.getType()), all) && own.size() == all.size() &&
+                       tn::sameDim(own.back(), all.back()) &&
+                       llvm::all_of(ArrayRef(own).drop_front().drop_back(), isOne);
+      if (isOfImage) {
+        tn::Dims few = {own[0], rewriter.getAffineConstantExpr(1), dims[2], dims[3]};
+        return rebuild(rewriter, add, {steps.shaped(a, dims), steps.shaped(c, few)},
+                       tn::makeTensor(dims, getElementTypeOrSelf(x)))
+            ->getResult(0);
+      }
+    }
+    return steps.shaped(x, dims);
+  }
+
   /// (x - mean) * inverse * scale + bias over [images, positions, groups, channels of a group]
   Value asOne(tn::GroupNormOp op, Value x, ArrayRef<AffineExpr> dims, const Steps &steps,
               PatternRewriter &rewriter) const {
-    Value wide = steps.wide(steps.shaped(x, dims));
+    Value wide = steps.wide(grouped(op, x, dims, steps, rewriter));
     Value mean = steps.mean(wide, {1, 3}),
           squares = steps.mean(steps.make<tn::MulOp>(wide, wide, wide), {1, 3});
     Value result = steps.make<tn::SubOp>(wide, mean, wide);

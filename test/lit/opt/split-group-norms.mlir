@@ -36,7 +36,7 @@ func.func @reshaped(%x: tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16> {
   // CHECK: %[[S:.*]] = tn.constant dense<{{.*}}2.000000e+00, 4.000000e+00], [6.000000e+00, 8.000000e+00]
   // CHECK-NOT: tn.group_norm
   // CHECK: tn.reduce <mean>
-  // CHECK: tn.mul %{{.*}}, %[[S]]
+  // CHECK: tn.mul %{{.*}}, %[[S]] :
   // CHECK-NOT: tn.mul
   // CHECK: tn.transpose
   %0 = tn.transpose %x [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
@@ -48,6 +48,20 @@ func.func @reshaped(%x: tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16> {
   %c = tn.constant dense<[[[2.0]], [[4.0]], [[3.0]], [[4.0]], [[1.0]], [[1.0]], [[2.0]], [[2.0]]]> : tensor<8x1x1xf16> : tensor<8x1x1xf16>
   %4 = tn.mul %3, %c : (tensor<2x8x5x3xf16>, tensor<8x1x1xf16>) -> tensor<2x8x5x3xf16>
   return %4 : tensor<2x8x5x3xf16>
+}
+
+// What is added for each channel of an image, in front of a norm that alone reads it, is part of its
+// index space.
+// CHECK-LABEL: @added
+func.func @added(%x: tensor<2x5x3x8xf16>, %t: tensor<2x1x1x8xf16>, %s: tensor<8xf16>) -> tensor<2x8x5x3xf16> {
+  // CHECK-DAG: %[[X:.*]] = tn.reshape %arg0 : {{.*}} -> tensor<2x15x4x2xf16>
+  // CHECK-DAG: %[[T:.*]] = tn.reshape %arg1 : {{.*}} -> tensor<2x1x4x2xf16>
+  // CHECK: %[[A:.*]] = tn.add %[[X]], %[[T]]
+  // CHECK: tn.cast %[[A]]
+  %0 = tn.add %x, %t : (tensor<2x5x3x8xf16>, tensor<2x1x1x8xf16>) -> tensor<2x5x3x8xf16>
+  %1 = tn.transpose %0 [0, 3, 1, 2] : (tensor<2x5x3x8xf16>) -> tensor<2x8x5x3xf16>
+  %2 = tn.group_norm %1, %s, %s {groups = 4 : i64, epsilon = 1.0e-05 : f64} : (tensor<2x8x5x3xf16>, tensor<8xf16>, tensor<8xf16>) -> tensor<2x8x5x3xf16>
+  return %2 : tensor<2x8x5x3xf16>
 }
 
 // Resizing has no order of dims of its own.
