@@ -38,10 +38,9 @@ int64_t groupsOf(const ColumnsInfo &info, const ColumnsLayout &layout) {
   return llvm::divideCeil(info.columns, layout.columns());
 }
 
-/// Threads above each other in a block at most.
-int64_t mostHeight(const ColumnsLayout &layout) {
-  return llvm::bit_floor(
-      static_cast<uint64_t>(std::max<int64_t>(tuning::kColumnThreads / layout.width, 1)));
+/// Threads above each other in a block of so many at most.
+int64_t mostHeight(const ColumnsLayout &layout, int64_t threads = tuning::kColumnThreads) {
+  return llvm::bit_floor(static_cast<uint64_t>(std::max<int64_t>(threads / layout.width, 1)));
 }
 
 /// Shares `height` threads above each other out among the blocks of a cluster.
@@ -92,6 +91,39 @@ std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const Column
     }
   }
   return std::nullopt;
+}
+
+/// Of groups whose columns' length is known, what registers hold: of few threads and of many, of
+/// so many bytes side by side, and of so many blocks.
+std::vector<ColumnsLayout> groupedLayouts(const target::Target &gpu, const ColumnsInfo &info,
+                                          int64_t lanes) {
+  std::vector<ColumnsLayout> layouts;
+  for (int64_t threads : {tuning::kColumnThreads / 2, tuning::kColumnThreads}) {
+    for (int64_t bytes : {tuning::kLine, tuning::kLine / 2, tuning::kLine / 4}) {
+      for (int64_t blocks = 1; blocks <= std::min(gpu.clusterBlocks, tuning::kColumnBlocks);
+           blocks *= 2) {
+        ColumnsLayout layout;
+        layout.lanes = lanes;
+        layout.width = widthOf(info, lanes, bytes);
+        layout.blocks = blocks;
+        layout.group = info.group;
+        layout.height =
+            std::min<int64_t>(heightFor(*info.length, blocks), mostHeight(layout, threads));
+        while (layout.threads() < kWarp) {
+          layout.height *= 2;
+        }
+        layout.steps = llvm::divideCeil(*info.length, layout.height * blocks);
+        bool isKnown = llvm::any_of(layouts, [&](const ColumnsLayout &other) {
+          return other.width == layout.width && other.height == layout.height &&
+                 other.blocks == layout.blocks;
+        });
+        if (layout.steps * lanes <= tuning::kGroupElements && !isKnown) {
+          layouts.push_back(layout);
+        }
+      }
+    }
+  }
+  return layouts;
 }
 
 ColumnsLayout inLoops(const target::Target &gpu, const ColumnsInfo &info, int64_t lanes) {
@@ -239,6 +271,12 @@ std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region,
   if (problem.own.steps > 0) {
     choices.push_back(dispatch::choiceOf(kColumnsTiled.name,
                                          inLoops(region.gpu, problem.info, problem.own.lanes)));
+  }
+  if (problem.info.group > 1 && problem.info.length) {
+    for (const ColumnsLayout &layout :
+         groupedLayouts(region.gpu, problem.info, problem.own.lanes)) {
+      choices.push_back(dispatch::choiceOf(kColumnsTiled.name, layout));
+    }
   }
   return choices;
 }
