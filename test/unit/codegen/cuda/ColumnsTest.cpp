@@ -82,8 +82,9 @@ std::string groupNorm(int64_t images, int64_t positions, int64_t groups, int64_t
               scale = llvm::formatv("tensor<{0}x{1}xf32>", groups, channels),
               added = llvm::formatv("tensor<{0}x1x{1}x{2}xf16>", images, groups, channels);
   std::string stored = "tensor<" + dims + "f16>", wide = "tensor<" + dims + "f32>";
-  return regionText("rows", llvm::formatv("(%i: {0}, %t: {2}, %s: {1}, %b: {1}) -> {0}", stored, scale, added),
-                    llvm::formatv(R"(
+  return regionText(
+      "rows", llvm::formatv("(%i: {0}, %t: {2}, %s: {1}, %b: {1}) -> {0}", stored, scale, added),
+      llvm::formatv(R"(
       %a = tn.add %i, %t : ({0}, {4}) -> {0}
       %w = tn.cast %a : ({0}) -> {1}
       %m = tn.reduce <mean> %w {{axes = array<i64: 1, 3>, keepdims = true} : ({1}) -> {2}
@@ -99,7 +100,7 @@ std::string groupNorm(int64_t images, int64_t positions, int64_t groups, int64_t
       %h = tn.cast %g : ({1}) -> {0}
       %y = tn.silu %h : {0}
       return %y : {0})",
-                                  stored, wide, kept, scale, added));
+                    stored, wide, kept, scale, added));
 }
 
 /// Groups of part of a strip, of a strip, of several threads, a power of two or not; of few
