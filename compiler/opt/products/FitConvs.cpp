@@ -1,5 +1,5 @@
 // Convolutions in the form that the library takes: two spatial dims, the same padding at both ends,
-// narrow channels that the matrix units can load. What follows a widened one is as wide. Over three
+// narrow channels that the matrix units can load, and few outputs that they can store. What follows a widened one is as wide. Over three
 // dims, which are our own kernel's, channels that lie on borders of words. Casts of pictures move
 // behind the transposes and reshapes that follow them, so that all of this is one kernel. Relies on
 // zeros adding nothing.
@@ -15,7 +15,8 @@ namespace {
 /// Channels that lie in 16 bytes.
 constexpr int64_t kNarrowChannels = 8;
 
-/// Terms of an output from which on it is worth a kernel for what is cut off behind.
+/// Terms of an output from which on it is worth a kernel for what is cut off behind: 2,880 of 4
+/// outputs at 2 x 64 x 64 places take 34 us on an H200, of 8 outputs 12.
 constexpr int64_t kManyTerms = 1024;
 
 /// f(cast(input)) -> cast(f(input)) for a movement that alone reads the cast

@@ -44,9 +44,10 @@ int64_t mostHeight(const ColumnsLayout &layout, int64_t threads = tuning::kColum
 }
 
 /// Shares `height` threads above each other out among the blocks of a cluster.
-bool spreadHeight(const target::Target &gpu, ColumnsLayout &layout, int64_t height) {
+bool spreadHeight(const target::Target &gpu, ColumnsLayout &layout, int64_t height,
+                  int64_t threads = tuning::kColumnThreads) {
   int64_t most = std::min(gpu.clusterBlocks, tuning::kColumnBlocks);
-  layout.height = std::min(height, mostHeight(layout));
+  layout.height = std::min(height, mostHeight(layout, threads));
   layout.blocks = height / layout.height;
   return layout.blocks <= most;
 }
@@ -63,10 +64,40 @@ void widen(const ColumnsInfo &info, ColumnsLayout &layout) {
   }
 }
 
+/// Of groups, in tables of few threads that have whole sectors side by side and few elements each.
+std::optional<ColumnsLayout> inSmallBlocks(const target::Target &gpu, const ColumnsInfo &info,
+                                           int64_t lanes) {
+  int64_t threads = tuning::kGroupThreads, most = tuning::kColumnElements / lanes;
+  int64_t all = info.columns / lanes * *info.length;
+  for (int64_t bytes : {tuning::kLine, tuning::kLine / 2, tuning::kLine / 4}) {
+    ColumnsLayout layout;
+    layout.lanes = lanes;
+    layout.group = info.group;
+    layout.width = widthOf(info, lanes, bytes);
+    bool hasSectors = layout.columns() * info.elementBytes >= tuning::kLine / 4;
+    int64_t steps = std::clamp<int64_t>(all / (gpu.cores * threads), 2, std::max<int64_t>(most, 2));
+    while (steps < most && !spreadHeight(gpu, layout, heightFor(*info.length, steps), threads)) {
+      steps *= 2;
+    }
+    bool fits = steps <= most && spreadHeight(gpu, layout, heightFor(*info.length, steps), threads);
+    bool isEnough =
+        bytes == tuning::kLine / 4 || groupsOf(info, layout) * layout.blocks >= gpu.cores;
+    if (info.group > 1 && hasSectors && fits && isEnough) {
+      layout.steps = llvm::divideCeil(*info.length, layout.height * layout.blocks);
+      widen(info, layout);
+      return layout;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const ColumnsInfo &info,
                                          int64_t lanes) {
   if (!info.length) {
     return std::nullopt;
+  }
+  if (std::optional<ColumnsLayout> small = inSmallBlocks(gpu, info, lanes)) {
+    return small;
   }
   int64_t length = *info.length;
   int64_t held = info.group > 1 ? tuning::kGroupElements
@@ -98,7 +129,7 @@ std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const Column
 std::vector<ColumnsLayout> groupedLayouts(const target::Target &gpu, const ColumnsInfo &info,
                                           int64_t lanes) {
   std::vector<ColumnsLayout> layouts;
-  for (int64_t threads : {tuning::kColumnThreads / 2, tuning::kColumnThreads}) {
+  for (int64_t threads : {tuning::kGroupThreads, tuning::kColumnThreads}) {
     for (int64_t bytes : {tuning::kLine, tuning::kLine / 2, tuning::kLine / 4}) {
       for (int64_t blocks = 1; blocks <= std::min(gpu.clusterBlocks, tuning::kColumnBlocks);
            blocks *= 2) {
