@@ -1,8 +1,8 @@
 // Convolutions in the form that the library takes: two spatial dims, the same padding at both ends,
-// narrow channels that the matrix units can load, and few outputs that they can store. What follows a widened one is as wide. Over three
-// dims, which are our own kernel's, channels that lie on borders of words. Casts of pictures move
-// behind the transposes and reshapes that follow them, so that all of this is one kernel. Relies on
-// zeros adding nothing.
+// narrow channels that the matrix units can load, and few outputs that they can store. What follows
+// a widened one is as wide. Over three dims, which are our own kernel's, channels that lie on
+// borders of words. Casts of pictures move behind the transposes and reshapes that follow them, so
+// that all of this is one kernel. Relies on zeros adding nothing.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/simplify/DerivedWeights.h"
