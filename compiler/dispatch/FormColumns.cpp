@@ -17,8 +17,28 @@ struct Columns {
   SmallVector<int64_t> axes;
 };
 
-/// The dims over which a reduction goes, if they follow each other, or softmax, if others lie
-/// behind; else none.
+/// Columns that are reduced together, as the last dim, at most, and elements of a sector's columns:
+/// as a cluster of blocks has threads and registers (codegen/cuda/rows/Tuning.h).
+constexpr int64_t kMostTogether = 128, kMostOfCluster = int64_t(1) << 18, kSectorColumns = 16;
+
+/// The number of axes before a last one that other dims stand in front of; 0 if that is not one of
+/// few columns that a cluster holds, or all axes follow each other.
+size_t axesBeforeGroup(tn::Dims dims, ArrayRef<int64_t> axes) {
+  size_t front = axes.size() - 1;
+  bool isApart = axes.size() > 1 && axes[front] > axes[front - 1] + 1 &&
+                 axes[front] + 1 == static_cast<int64_t>(dims.size());
+  if (!isApart || !llvm::all_of(ArrayRef(dims).drop_front(axes.front()), tn::constantDim)) {
+    return 0;
+  }
+  int64_t together = *tn::constantDim(dims.back()), elements = std::max(together, kSectorColumns);
+  for (int64_t axis : axes.take_front(front)) {
+    elements *= *tn::constantDim(dims[axis]);
+  }
+  return together > 1 && together <= kMostTogether && elements <= kMostOfCluster ? front : 0;
+}
+
+/// The dims over which a reduction goes, if they follow each other but for a last one, or softmax,
+/// if others lie behind; else none.
 SmallVector<int64_t> columnAxes(Operation *op, const target::Target &device) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 ||
       !isFusedType(op->getResult(0).getType(), device) ||
@@ -32,7 +52,8 @@ SmallVector<int64_t> columnAxes(Operation *op, const target::Target &device) {
   } else if (tn::ReduceOp reduce = dyn_cast<tn::ReduceOp>(op)) {
     llvm::append_range(axes, reduce.getAxes());
   }
-  for (size_t i = 1; i < axes.size(); ++i) {
+  size_t front = axes.empty() ? 0 : axesBeforeGroup(tn::getDims(op->getOperand(0).getType()), axes);
+  for (size_t i = 1; i < (front == 0 ? axes.size() : front); ++i) {
     if (axes[i] != axes[i - 1] + 1) {
       return {};
     }
@@ -67,7 +88,8 @@ public:
 
   /// Whether no dims lie behind.
   bool isOfRows() const {
-    return columns.axes.back() + 1 == static_cast<int64_t>(columns.wide.size());
+    return columns.axes.back() + 1 == static_cast<int64_t>(columns.wide.size()) &&
+           axesBeforeGroup(columns.wide, columns.axes) == 0;
   }
   /// Whether one kernel reads what several would.
   bool isWorthIt() const {
@@ -179,8 +201,9 @@ void ColumnsGroup::form(Operation *root) {
     return !rule;
   };
   SmallVector<Operation *> open = {root};
-  if (hasMoments) {
-    (void)join(root->getOperand(0).getDefiningOp(), root, /*isProducer=*/true);
+  Operation *source = root->getOperand(0).getDefiningOp();
+  if (hasMoments && join(source, root, /*isProducer=*/true)) {
+    open.push_back(source);
   }
   for (Operation *op : members) {
     auto producers = llvm::map_range(op->getOperands(), producerOf);

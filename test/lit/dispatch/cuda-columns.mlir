@@ -90,3 +90,24 @@ func.func @moments(%x: tensor<2x300x64xf16>) -> (tensor<2x64xf32>, tensor<2x64xf
   %3 = tn.reduce <mean> %2 {axes = array<i64: 1>, keepdims = false} : (tensor<2x300x64xf32>) -> tensor<2x64xf32>
   return %1, %3 : tensor<2x64xf32>, tensor<2x64xf32>
 }
+// -----
+// Moments over positions and the channels of a group, with what stands before and behind: one region.
+// CHECK-LABEL: @groups
+func.func @groups(%x: tensor<2x64x4x8xf16>, %t: tensor<2x1x4x8xf16>) -> tensor<2x64x4x8xf16> {
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.add
+  // CHECK: tn.reduce
+  // CHECK: tn.reduce
+  // CHECK: tn.sub
+  // CHECK: tn.silu
+  // CHECK-NEXT: tn.yield
+  // CHECK-NOT: tn.region
+  %0 = tn.add %x, %t : (tensor<2x64x4x8xf16>, tensor<2x1x4x8xf16>) -> tensor<2x64x4x8xf16>
+  %1 = tn.reduce <mean> %0 {axes = array<i64: 1, 3>, keepdims = true} : (tensor<2x64x4x8xf16>) -> tensor<2x1x4x1xf16>
+  %2 = tn.mul %0, %0 : (tensor<2x64x4x8xf16>, tensor<2x64x4x8xf16>) -> tensor<2x64x4x8xf16>
+  %3 = tn.reduce <mean> %2 {axes = array<i64: 1, 3>, keepdims = true} : (tensor<2x64x4x8xf16>) -> tensor<2x1x4x1xf16>
+  %4 = tn.sub %0, %1 : (tensor<2x64x4x8xf16>, tensor<2x1x4x1xf16>) -> tensor<2x64x4x8xf16>
+  %5 = tn.mul %4, %3 : (tensor<2x64x4x8xf16>, tensor<2x1x4x1xf16>) -> tensor<2x64x4x8xf16>
+  %6 = tn.silu %5 : tensor<2x64x4x8xf16>
+  return %6 : tensor<2x64x4x8xf16>
+}

@@ -77,3 +77,20 @@ func.func @line_and_more(%x: tensor<2x7x8xf32>, %b: tensor<8xf32>) -> tensor<2x7
   %3 = tn.gelu %2 : tensor<2x7x8xf32>
   return %3 : tensor<2x7x8xf32>
 }
+
+// Few outputs of many terms are widened to 16 bytes; with fewer terms, or in FP32, they stay.
+// CHECK-LABEL: @few_outputs
+func.func @few_outputs(%x: tensor<1x6x6x128xf16>, %y: tensor<1x6x6x64xf16>, %z: tensor<1x6x6x128xf32>) -> (tensor<1x6x6x4xf16>, tensor<1x6x6x4xf16>, tensor<1x6x6x4xf32>) {
+  // CHECK: %[[WIDE:.*]] = tn.conv %arg0, %{{.*}} bias %{{.*}} -> tensor<1x6x6x8xf16>
+  // CHECK: tn.slice %[[WIDE]] {{.*}} -> tensor<1x6x6x4xf16>
+  // CHECK: tn.conv %arg1, {{.*}} -> tensor<1x6x6x4xf16>
+  // CHECK: tn.conv %arg2, {{.*}} -> tensor<1x6x6x4xf32>
+  %v = tn.constant dense<1.0> : tensor<4x128x3x3xf16> : tensor<4x128x3x3xf16>
+  %w = tn.constant dense<1.0> : tensor<4x64x3x3xf16> : tensor<4x64x3x3xf16>
+  %u = tn.constant dense<1.0> : tensor<4x128x3x3xf32> : tensor<4x128x3x3xf32>
+  %b = tn.constant dense<1.0> : tensor<4xf16> : tensor<4xf16>
+  %0 = tn.conv %x, %v bias %b {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x128xf16>, tensor<4x128x3x3xf16>, tensor<4xf16>) -> tensor<1x6x6x4xf16>
+  %1 = tn.conv %y, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x64xf16>, tensor<4x64x3x3xf16>) -> tensor<1x6x6x4xf16>
+  %2 = tn.conv %z, %u {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x128xf32>, tensor<4x128x3x3xf32>) -> tensor<1x6x6x4xf32>
+  return %0, %1, %2 : tensor<1x6x6x4xf16>, tensor<1x6x6x4xf16>, tensor<1x6x6x4xf32>
+}

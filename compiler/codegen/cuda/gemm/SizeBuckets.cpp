@@ -1,6 +1,7 @@
 // Which kernel is the fastest in each range of a size, what of that is worth code of its own, and
 // the launches. Relies on SubRegion.h for regions with narrower symbols, and on predictions,
-// which are comparable within one range.
+// which are comparable within one range. One file: ranges are cut, joined and emitted by the same
+// predictions.
 #include "compiler/codegen/cuda/gemm/SizeBuckets.h"
 
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
@@ -9,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 using namespace mlir;
 
@@ -18,6 +20,11 @@ namespace {
 /// Of a kernel's time, what another one of its family may take in its place: less code to load for
 /// less than predictions are off.
 constexpr double kAsFast = 1.03;
+
+/// Of the time of an engine of one size alone, what a kernel for a range may take at this size;
+/// from how many sizes on the middle of a range is looked at too.
+constexpr double kAsFixed = 1.05;
+constexpr int64_t kWideRange = 8;
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
@@ -120,13 +127,26 @@ SubRegion inRange(RegionBuilder &region, const SizeBuckets &all, const SizeRange
   return narrowed(region.source, all.symbol, sizes);
 }
 
+/// One size, and what an engine of it alone is predicted to take.
+struct SizeAlone {
+  SubRegion region;
+  double microseconds;
+};
+
 /// A range with the kernel that was chosen for it.
 struct ChosenRange {
   SizeRange sizes;
   RangeKernel fastest;
   SubRegion narrow;
+  SmallVector<SizeAlone, 2> others; ///< sizes of it but the last at which kernels are judged
   bool isTaken = false;
 };
+
+/// Whether a kernel is as fast as the one for a size alone, for which it may not be offered.
+bool holdsAt(const SizeAlone &size, const dispatch::KernelChoice &kernel,
+             const target::Target &gpu) {
+  return predictedMicroseconds(size.region.function(), kernel, gpu) <= kAsFixed * size.microseconds;
+}
 
 /// Whether a kernel may stand for the one that was chosen. One that is predicted to be faster was
 /// not chosen by predictions, which then say nothing of how close the two are.
@@ -137,7 +157,9 @@ bool standsFor(const dispatch::KernelChoice &kernel, const ChosenRange &range,
     return kernel == own.kernel;
   }
   double microseconds = predictedMicroseconds(range.narrow.function(), kernel, gpu);
-  return microseconds >= own.microseconds && microseconds <= kAsFast * own.microseconds;
+  return microseconds >= own.microseconds && microseconds <= kAsFast * own.microseconds &&
+         llvm::all_of(range.others,
+                      [&](const SizeAlone &size) { return holdsAt(size, kernel, gpu); });
 }
 
 /// Which of the ranges that have no kernel yet each kernel may stand for; the one of the most.
@@ -161,6 +183,57 @@ std::pair<dispatch::KernelChoice, SmallVector<size_t>> widest(ArrayRef<ChosenRan
     }
   }
   return best;
+}
+
+SizeAlone alone(RegionBuilder &region, const SizeBuckets &all, int64_t size, bool calls) {
+  SizeAlone own{inRange(region, all, {size, size}), 0};
+  own.microseconds = fastestIn(own.region.function(), region.gpu, calls, &all.layout).microseconds;
+  return own;
+}
+
+/// Cuts a range where its kernel, chosen for its last size, is too slow for smaller ones, and what
+/// is in front again: tiles that fill a wave at the end of a range leave much of it idle at the
+/// beginning. Gives the parts from the last to the first.
+std::vector<ChosenRange> cutWhereSlow(RegionBuilder &region, const SizeBuckets &all,
+                                      ChosenRange range, bool calls) {
+  std::vector<ChosenRange> parts;
+  while (true) {
+    auto [least, most] = range.sizes;
+    int64_t slow = least - 1, middle = std::midpoint(least, most);
+    SmallVector<int64_t, 2> sizes;
+    if (most - least >= kWideRange) {
+      sizes.push_back(middle);
+    }
+    if (least < most) {
+      sizes.push_back(least);
+    }
+    range.others.clear();
+    for (int64_t size : sizes) {
+      range.others.push_back(alone(region, all, size, calls));
+      if (!holdsAt(range.others.back(), range.fastest.kernel, region.gpu)) {
+        slow = std::max(slow, size);
+      }
+    }
+    if (slow < least) {
+      parts.push_back(std::move(range));
+      return parts;
+    }
+    int64_t fast = most;
+    while (slow + 1 < fast) {
+      middle = std::midpoint(slow, fast);
+      bool holds = holdsAt(alone(region, all, middle, calls), range.fastest.kernel, region.gpu);
+      (holds ? fast : slow) = middle;
+    }
+    ChosenRange front{{least, slow}, RangeKernel(), inRange(region, all, {slow, slow}), {}};
+    front.fastest = fastestIn(front.narrow.function(), region.gpu, calls, &all.layout);
+    range.sizes.least = fast;
+    range.others.clear();
+    if (fast < most) {
+      range.others.push_back(alone(region, all, fast, calls));
+    }
+    parts.push_back(std::move(range));
+    range = std::move(front);
+  }
 }
 
 /// The ranges of a kernel as one bucket, if its code can be that of all sizes between, else one for
@@ -207,12 +280,13 @@ MatchResult<SizeBuckets> sizeBucketsOf(RegionBuilder &region, bool calls) {
     if (sizes.least <= sizes.most) {
       // Chosen as for an engine of the last size alone; of the last range for what is guessed.
       SizeRange typical{sizes.most == all.all.most ? sizes.least : sizes.most, sizes.most};
-      ranges.push_back({sizes, RangeKernel(), inRange(region, all, typical)});
+      ranges.push_back({sizes, RangeKernel(), inRange(region, all, typical), {}});
       least = sizes.most + 1;
     }
   };
   llvm::for_each(kLastSizes, add);
   add(all.all.most);
+  std::vector<ChosenRange> cut;
   for (ChosenRange &range : llvm::reverse(ranges)) {
     bool isLast = range.sizes.most == all.all.most;
     range.fastest =
@@ -221,7 +295,16 @@ MatchResult<SizeBuckets> sizeBucketsOf(RegionBuilder &region, bool calls) {
       return MatchFailure{"no kernel takes it in all ranges of its size"};
     }
     all.layout = range.fastest.weight;
+    if (isLast) {
+      cut.push_back(std::move(range));
+      continue;
+    }
+    for (ChosenRange &part : cutWhereSlow(region, all, std::move(range), calls)) {
+      cut.push_back(std::move(part));
+    }
   }
+  std::reverse(cut.begin(), cut.end());
+  ranges = std::move(cut);
   for (auto [kernel, taken] = widest(ranges, region.gpu); !taken.empty();
        std::tie(kernel, taken) = widest(ranges, region.gpu)) {
     SmallVector<SizeRange> own;

@@ -17,7 +17,7 @@ public:
       : kernel(region, layout.threads()), emitter(kernel), math(kernel.math),
         builder(kernel.builder), location(kernel.location), work(work), layout(layout) {
     columnDims = work.rows;
-    columnDims.append(work.behind);
+    columnDims.append(work.columns());
   }
 
   bool run();
@@ -36,6 +36,7 @@ private:
   /// What the thread's strips come to, for each of its columns.
   SmallVector<Accumulators> reduceOwn(linalg::GenericOp op, const Combiner &combiner,
                                       const Accumulators &neutral);
+  void reduceAll(ArrayRef<linalg::GenericOp> reductions, CrossWarpReduction &reduction);
   void hold(linalg::GenericOp op, ArrayRef<Accumulators> values);
   SmallVector<Accumulators> loop(ArrayRef<Accumulators> inits, StripEmitter::LoopBody body);
   void storeWide();
@@ -76,11 +77,21 @@ void ColumnsKernel::placeThread() {
     strip = emitter.atMost(strip, kernel.size(strips), isColumn, arith::CmpIPredicate::slt);
   }
   column = math.multiply(strip, Index::constant(layout.lanes));
-  Indices place = math.delinearize(column, kernel.sizes(columnDims));
-  columnPlace.outer.assign(place.begin(), place.begin() + work.rows.size());
-  columnPlace.behind.assign(place.begin() + work.rows.size(), place.end());
+  bool hasWholeGroups = !work.within.empty() && layout.beside() == 1;
+  ArrayRef<AffineExpr> dims = ArrayRef(columnDims).drop_back(hasWholeGroups ? 1 : 0);
+  Indices place = math.delinearize(
+      hasWholeGroups ? math.multiply(strip, Index::constant(layout.parts())) : column,
+      kernel.sizes(dims));
+  if (hasWholeGroups) {
+    place.push_back(Index::constant(0));
+    columnPlace.group = layout.group;
+  }
+  ArrayRef<Index> all(place);
+  columnPlace.outer.assign(all.take_front(work.rows.size()));
+  columnPlace.within.assign(all.take_back(work.within.size()));
+  columnPlace.behind.assign(all.drop_front(work.rows.size()).drop_back(work.within.size()));
   length = kernel.size(tn::elementCount(context, work.inner));
-  behindCount = kernel.size(tn::elementCount(context, work.behind));
+  behindCount = kernel.size(tn::elementCount(context, work.columns()));
 }
 
 Strip ColumnsKernel::stripAt(const Index &number, bool isAlwaysInside) {
@@ -88,8 +99,10 @@ Strip ColumnsKernel::stripAt(const Index &number, bool isAlwaysInside) {
   Index inside = isAlwaysInside ? number : emitter.atMost(number, length, isInside);
   Index outer = math.linearize(columnPlace.outer, kernel.sizes(work.rows));
   Index row = math.add(math.multiply(outer, length), inside);
+  Indices among = columnPlace.behind;
+  among.append(columnPlace.within);
   Index start = math.add(math.multiply(row, behindCount),
-                         math.linearize(columnPlace.behind, kernel.sizes(work.behind)));
+                         math.linearize(among, kernel.sizes(work.columns())));
   Strip strip = emitter.strip(work, columnPlace, inside, start, layout.lanes);
   strip.isInside = isInside;
   return strip;
@@ -130,11 +143,33 @@ SmallVector<Accumulators> ColumnsKernel::reduceOwn(linalg::GenericOp op, const C
 void ColumnsKernel::hold(linalg::GenericOp op, ArrayRef<Accumulators> values) {
   for (OpResult result : op->getResults()) {
     std::map<IndicesKey, Value> ofColumns;
+    int64_t lanes = layout.lanes / layout.parts();
     for (int64_t lane = 0; lane < layout.lanes; ++lane) {
       ofColumns[keyOf(emitter.narrowPlace(result, columnPlace, lane))] =
-          values[lane][result.getResultNumber()];
+          values[lane / lanes][result.getResultNumber()];
     }
     emitter.hold(result, [ofColumns](ArrayRef<Index> place) { return ofColumns.at(keyOf(place)); });
+  }
+}
+
+void ColumnsKernel::reduceAll(ArrayRef<linalg::GenericOp> reductions,
+                              CrossWarpReduction &reduction) {
+  Indices none(columnDims.size(), Index::constant(0));
+  SmallVector<CrossWarpReduction::Part> parts;
+  for (linalg::GenericOp op : reductions) {
+    Combiner combiner = *Combiner::of(op);
+    SmallVector<Accumulators> ofLanes = reduceOwn(op, combiner, emitter.initial(op, none)), own;
+    ArrayRef<Accumulators> left(ofLanes);
+    for (int64_t lanes = layout.lanes / layout.parts(); !left.empty();
+         left = left.drop_front(lanes)) {
+      own.push_back(
+          combiner.combine(builder, location, SmallVector<Accumulators>(left.take_front(lanes))));
+    }
+    parts.push_back({combiner, std::move(own)});
+  }
+  reduction.reduce(parts);
+  for (auto [op, part] : llvm::zip(reductions, parts)) {
+    hold(op, part.own);
   }
 }
 
@@ -160,12 +195,11 @@ bool ColumnsKernel::run() {
   if (layout.steps > 0) {
     held = strips(threadInColumn(), layout.steps);
   }
-  Indices none(columnDims.size(), Index::constant(0));
-  for (linalg::GenericOp op : work.reductions) {
-    Combiner combiner = *Combiner::of(op);
-    SmallVector<Accumulators> own = reduceOwn(op, combiner, emitter.initial(op, none));
-    reduction.reduce(combiner, own);
-    hold(op, own);
+  ArrayRef<linalg::GenericOp> left(work.reductions);
+  while (!left.empty()) {
+    size_t count = countOfIndependent(left);
+    reduceAll(left.take_front(count), reduction);
+    left = left.drop_front(count);
   }
   storeWide();
   // By the threads at the top.

@@ -55,15 +55,22 @@ std::optional<RowsWork::Shape> Finder::shapeOf(Value tensor) const {
     return std::nullopt;
   }
   ArrayRef<AffineExpr> rest = ArrayRef(dims).drop_front(outer);
+  size_t within = rest.size() == work.behind.size() ? 0 : work.within.size();
+  if (rest.size() < within) {
+    return std::nullopt;
+  }
+  ArrayRef<AffineExpr> last = rest.take_back(within);
+  rest = rest.drop_back(within);
   size_t behind = work.behind.size();
   if (rest.size() < behind || !tn::sameDims(rest.take_back(behind), work.behind)) {
     return std::nullopt;
   }
   rest = rest.drop_back(behind);
-  if (tn::sameDims(rest, work.inner)) {
+  if (tn::sameDims(rest, work.inner) && tn::sameDims(last, work.within)) {
     return RowsWork::Shape::Wide;
   }
-  bool isNarrow = llvm::all_of(rest, [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
+  auto isOne = [](AffineExpr dim) { return tn::constantDim(dim) == 1; };
+  bool isNarrow = llvm::all_of(rest, isOne) && llvm::all_of(last, isOne);
   return isNarrow ? std::optional(RowsWork::Shape::Narrow) : std::nullopt;
 }
 
@@ -89,6 +96,7 @@ bool Finder::dependsOnReduction(Value tensor) {
 bool Finder::isAligned(linalg::GenericOp op, OpOperand &operand) const {
   size_t rank = cast<RankedTensorType>(operand.get().getType()).getRank();
   size_t leftOut = op.getNumLoops() - std::min<size_t>(rank, op.getNumLoops());
+  leftOut -= std::min(leftOut, work.within.size()); // behind all others
   auto loopOf = [&](size_t i) { return i < work.rows.size() ? i : i + leftOut; };
   return followsLoops(op, operand, loopOf) && shapeOf(operand.get()).has_value();
 }
@@ -100,7 +108,11 @@ bool Finder::noteReduction(linalg::GenericOp op) {
   SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
   auto isKept = [](utils::IteratorType type) { return type == utils::IteratorType::parallel; };
   size_t outer = llvm::find_if_not(iterators, isKept) - iterators.begin();
-  size_t behind = llvm::find_if_not(llvm::reverse(iterators), isKept) - iterators.rbegin();
+  auto fromEnd = llvm::reverse(iterators);
+  size_t within = llvm::find_if(fromEnd, isKept) - fromEnd.begin();
+  within = within < op.getNumReductionLoops() ? within : 0; // else they are all of the reduced
+  auto front = llvm::drop_begin(fromEnd, within);
+  size_t behind = llvm::find_if_not(front, isKept) - front.begin();
   bool isTogether = outer + op.getNumReductionLoops() + behind == iterators.size();
   AffineMap rows =
       AffineMap::getFilteredIdentityMap(op.getContext(), iterators.size(), [&](AffineDimExpr dim) {
@@ -116,15 +128,17 @@ bool Finder::noteReduction(linalg::GenericOp op) {
   }
   tn::Dims loops = region.loopSizes(op);
   ArrayRef<AffineExpr> all(loops);
-  tn::Dims first(all.take_front(outer)), last(all.take_back(behind)),
-      own(all.drop_front(outer).drop_back(behind));
+  tn::Dims first(all.take_front(outer)), ofGroup(all.take_back(within)),
+      last(all.drop_back(within).take_back(behind)),
+      own(all.drop_front(outer).drop_back(behind + within));
   if (work.reductions.empty()) {
     work.rows = first;
     work.inner = own;
     work.behind = last;
+    work.within = ofGroup;
   }
   bool isSame = tn::sameDims(first, work.rows) && tn::sameDims(own, work.inner) &&
-                tn::sameDims(last, work.behind);
+                tn::sameDims(last, work.behind) && tn::sameDims(ofGroup, work.within);
   if (isSame) {
     work.reductions.push_back(op);
   }

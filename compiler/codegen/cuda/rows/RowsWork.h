@@ -9,10 +9,19 @@
 namespace tenon::codegen::cuda {
 
 struct RowsWork {
-  /// A tensor of `rows` x `inner` x `behind`, and one without `inner`, or with dims of 1 there.
+  /// A tensor of `rows` x `inner` x `behind` x `within`, and one without `inner` and `within`, or
+  /// with dims of 1 there.
   enum class Shape { Wide, Narrow };
-  /// Reductions go over `inner`; of rows there are no dims behind.
-  tn::Dims rows, inner, behind;
+  /// Reductions go over `inner`, and over `within`, the last dim of groups of columns; of rows
+  /// there are no dims behind.
+  tn::Dims rows, inner, behind, within;
+
+  /// The dims of columns side by side, groups of which are reduced together.
+  tn::Dims columns() const {
+    tn::Dims dims = behind;
+    dims.append(within);
+    return dims;
+  }
   /// In an order in which each finds those that it depends on before it.
   llvm::SmallVector<mlir::linalg::GenericOp> reductions;
   llvm::SmallVector<Root> wide, narrow;

@@ -36,6 +36,19 @@ SmallVector<Accumulators> unflatten(ValueRange flat, ArrayRef<Accumulators> like
 
 } // namespace
 
+std::pair<Indices, Indices> RowPlace::ofLane(IndexMath &math, int64_t lane) const {
+  std::pair<Indices, Indices> at = {behind, within};
+  auto &[group, inGroup] = at;
+  if (this->group > 0) {
+    group.back() = math.add(group.back(), Index::constant(lane / this->group));
+    inGroup.back() = Index::constant(lane % this->group);
+  } else {
+    Indices &moving = inGroup.empty() ? group : inGroup;
+    moving.back() = math.add(moving.back(), Index::constant(lane));
+  }
+  return at;
+}
+
 int64_t stripsAhead(int64_t elements) {
   return std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMaxAhead);
 }
@@ -61,16 +74,17 @@ Strip StripEmitter::strip(const RowsWork &work, const RowPlace &place, const Ind
                           const Index &start, int64_t lanes) {
   tn::Dims dims = work.rows;
   dims.append(work.inner);
-  dims.append(work.behind);
+  dims.append(work.columns());
   Indices inner = kernel.sizes(work.inner);
   Strip strip;
   for (int64_t lane = 0; lane < lanes; ++lane) {
     Index number = Index::constant(lane);
     Indices at = place.outer;
     at.append(math.delinearize(place.behind.empty() ? math.add(first, number) : first, inner));
-    at.append(place.behind);
     if (!place.behind.empty()) {
-      at.back() = math.add(at.back(), number);
+      auto [behind, within] = place.ofLane(math, lane);
+      at.append(behind);
+      at.append(within);
     }
     strip.linears.push_back(math.add(start, number));
     setLinear(dims, at, strip.linears.back());
@@ -81,11 +95,13 @@ Strip StripEmitter::strip(const RowsWork &work, const RowPlace &place, const Ind
 
 Indices StripEmitter::narrowPlace(Value tensor, const RowPlace &place, int64_t lane) {
   Indices at = place.outer;
-  at.resize(kernel.region.dims(tensor).size() - place.behind.size(), Index::constant(0));
-  at.append(place.behind);
+  size_t rank = kernel.region.dims(tensor).size(), kept = at.size() + place.behind.size();
+  size_t within = rank > kept ? place.within.size() : 0;
+  at.resize(rank - place.behind.size() - within, Index::constant(0));
   if (!place.behind.empty()) {
-    at.back() = math.add(at.back(), Index::constant(lane));
+    at.append(place.ofLane(math, lane).first);
   }
+  at.append(within, Index::constant(0));
   return at;
 }
 

@@ -16,9 +16,14 @@ struct Strip {
   mlir::Value isInside; ///< null if the strip is always part of the row or columns
 };
 
-/// Where a row, or columns side by side, are in the dims outside of and behind those reduced.
+/// Where a row, or columns side by side, are in the dims outside of and behind those reduced, and
+/// within a group of columns that are reduced together.
 struct RowPlace {
-  Indices outer, behind;
+  Indices outer, behind, within;
+  int64_t group = 0; ///< columns of a group where strips begin with one; else 0
+
+  /// In `behind` and `within`, the place of the column so many lanes on.
+  std::pair<Indices, Indices> ofLane(IndexMath &math, int64_t lane) const;
 };
 
 /// Strips of so many elements that a thread loads before it uses any.

@@ -74,6 +74,51 @@ TEST(Columns, Moments) {
   }
 }
 
+/// (x - mean) * rsqrt(mean of squares + mean²) of f16 over positions and the channels of a group,
+/// then by channel; before it a number for each channel of an image is added, behind it is silu.
+std::string groupNorm(int64_t images, int64_t positions, int64_t groups, int64_t channels) {
+  std::string dims = llvm::formatv("{0}x{1}x{2}x{3}x", images, positions, groups, channels),
+              kept = llvm::formatv("tensor<{0}x1x{1}x1xf32>", images, groups),
+              scale = llvm::formatv("tensor<{0}x{1}xf32>", groups, channels),
+              added = llvm::formatv("tensor<{0}x1x{1}x{2}xf16>", images, groups, channels);
+  std::string stored = "tensor<" + dims + "f16>", wide = "tensor<" + dims + "f32>";
+  return regionText(
+      "rows", llvm::formatv("(%i: {0}, %t: {2}, %s: {1}, %b: {1}) -> {0}", stored, scale, added),
+      llvm::formatv(R"(
+      %a = tn.add %i, %t : ({0}, {4}) -> {0}
+      %w = tn.cast %a : ({0}) -> {1}
+      %m = tn.reduce <mean> %w {{axes = array<i64: 1, 3>, keepdims = true} : ({1}) -> {2}
+      %k = tn.mul %w, %w : ({1}, {1}) -> {1}
+      %q = tn.reduce <mean> %k {{axes = array<i64: 1, 3>, keepdims = true} : ({1}) -> {2}
+      %z = tn.mul %m, %m : ({2}, {2}) -> {2}
+      %v = tn.add %q, %z : ({2}, {2}) -> {2}
+      %r = tn.rsqrt %v : {2}
+      %d = tn.sub %w, %m : ({1}, {2}) -> {1}
+      %e = tn.mul %d, %r : ({1}, {2}) -> {1}
+      %f = tn.mul %e, %s : ({1}, {3}) -> {1}
+      %g = tn.add %f, %b : ({1}, {3}) -> {1}
+      %h = tn.cast %g : ({1}) -> {0}
+      %y = tn.silu %h : {0}
+      return %y : {0})",
+                    stored, wide, kept, scale, added));
+}
+
+/// Groups of part of a strip, of a strip, of several threads, a power of two or not; of few
+/// positions, many, and of more than a cluster holds; images whose columns are no multiple of a
+/// block's.
+TEST(Columns, GroupsOfColumns) {
+  const std::tuple<int, int, int, int> shapes[] = {
+      {2, 64, 32, 2}, {1, 49, 4, 8}, {2, 33, 8, 16}, {3, 100, 8, 10}, {1, 30, 4, 20}, {2, 17, 3, 6},
+      {1, 9, 2, 60},  {1, 20, 5, 3}, {2, 1, 4, 4},   {1, 2000, 8, 4}, {1, 900, 2, 12}};
+  for (auto [images, positions, groups, channels] : shapes) {
+    std::string text = groupNorm(images, positions, groups, channels);
+    EXPECT_TRUE(columnsMatch(text, "sm_90a"))
+        << images << " x " << positions << " x " << groups << " x " << channels;
+    EXPECT_TRUE(columnsMatch(text, "sm_80"))
+        << images << " x " << positions << " x " << groups << " x " << channels;
+  }
+}
+
 /// A batch of one, and other dims of 1, in front of rows, behind columns, and on either side.
 TEST(Columns, DimsOfOneBelongToRowsAndColumns) {
   const std::tuple<const char *, const char *, int> shapes[] = {
@@ -141,7 +186,8 @@ TEST(Columns, Ptx) {
           columnSoftmax("16x3x512x512", 1, "f16"), columnSoftmax("2x64x56x56", 1, "f32"),
           columnSoftmax("16384x512", 0, "f16"),
           columnNorm("tensor<4096x1024xf16>", "0", "tensor<1x1024xf16>"),
-          columnNorm("tensor<8x768x49xf16>", "1", "tensor<8x1x49xf16>")}) {
+          columnNorm("tensor<8x768x49xf16>", "1", "tensor<8x1x49xf16>"), groupNorm(2, 4096, 32, 2),
+          groupNorm(2, 1024, 32, 60)}) {
       llvm::Expected<std::string> ptx = emitTestPtx(text, emitColumnsOnly, gpu);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       EXPECT_TRUE(assembles(*ptx, gpu)) << text;
