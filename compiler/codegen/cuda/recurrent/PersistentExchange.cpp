@@ -16,10 +16,6 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kVectorBytes = 16;
-
-Type fourWords(const ThreadBuilder &t) { return t.vectorType(4, t.i32Type()); }
-
 /// 16 bytes that other blocks wrote; the first-level cache does not see that.
 Values loadFresh(const ThreadBuilder &t, Value pointer) {
   Type type =
@@ -48,8 +44,9 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
   AffineExpr tiles = tilesOfBatch(op, shape);
   int64_t elements = shape.layout.rows * shape.depth;
   int64_t spread = shape.layout.isTagged() ? 2 : 1;
+  int64_t flags = shape.chunks() * shape.layout.blocks;
   GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),
-                           region.addTemporary(tiles * (shape.layout.blocks * 4))};
+                           region.addTemporary(tiles * (flags * 4))};
   unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
   KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
   ThreadBuilder t = frame.code();
@@ -82,16 +79,22 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
     store(value[0], to);
     store(zero, b.add(to, elements));
   });
-  t.when(t.isLess(at, t.mul(count, shape.layout.blocks)), [&](const ThreadBuilder &b) {
+  t.when(t.isLess(at, t.mul(count, flags)), [&](const ThreadBuilder &b) {
     b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
   });
-  frame.finish((tiles * elements).ceilDiv(threads));
+  frame.finish((tiles * std::max(elements, flags)).ceilDiv(threads));
   return exchange;
 }
 
-/// Until the blocks that compute the warp's part of a state have sent it; returns how many looks
-/// are left.
-Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks) const {
+Value PersistentKernel::flagOf(const ThreadBuilder &t, Value chunkRow, Value sender) const {
+  Value list = t.add(t.mul(tile, shape.chunks()), t.toI64(t.div(chunkRow, shape.chunk)));
+  return t.offset(flags, t.i32Type(), t.add(t.mul(list, shape.layout.blocks), t.toI64(sender)));
+}
+
+/// Until the blocks that compute the warp's part of a chunk of a state have sent it; returns how
+/// many looks are left.
+Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value chunkRow,
+                              Value looks) const {
   if (shape.layout.grid != PersistentLayout::kFlags) {
     return looks;
   }
@@ -103,8 +106,7 @@ Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks)
   int64_t senders = llvm::divideCeil(shape.partDepth, shape.units) + 1;
   for (int64_t from = 0; from < senders; from += kWarp) {
     Value sender = t.min(last, t.add(t.add(first, lane), from));
-    Value at = t.add(t.mul(tile, shape.layout.blocks), t.toI64(sender));
-    Value flag = t.offset(flags, t.i32Type(), at);
+    Value flag = flagOf(t, chunkRow, sender);
     auto look = [&](const ThreadBuilder &b) {
       return b.assembly(b.i32Type(), "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}",
                         {flag});
@@ -140,67 +142,51 @@ Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
                   t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
 }
 
-/// The block's part of the state after a step, as vectors.
-void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
+/// The state of an element after a step, to where the blocks of the group read it; returns its word
+/// (i32), which of halves is that of two neighbours. All threads of a warp are here.
+Value PersistentKernel::sendState(const ThreadBuilder &t, Value number, const Element &of,
+                                  Value f32) const {
   const PersistentLayout &layout = shape.layout;
-  Value next = stateOf(t, t.add(number, 1));
-  int64_t ofRow = shape.units * shape.bytes / kVectorBytes;
-  Value vectors = t.mul(usedRows(t), ofRow);
-  int64_t stride = layout.grid ? shape.depth : shape.stateStride();
-  auto move = [&](const ThreadBuilder &b, Value at, Value target) {
-    Value row = b.div(at, ofRow), piece = b.mul(b.rem(at, ofRow), kVectorBytes / shape.bytes);
-    Value from = b.offset(fresh, fourWords(b), at);
-    Value to = b.add(b.add(b.mul(row, stride), b.mul(rank, shape.units)), piece);
-    Value place = b.offset(next, shape.element, to);
-    b.store(b.load(fourWords(b), from, kVectorBytes), target ? b.remote(place, target) : place,
-            kVectorBytes);
+  Value next = stateOf(t, t.add(number, 1)), word = t.bitcast(t.i32Type(), f32), unit = of.unit;
+  Value isOdd = t.isEqual(t.rem(of.local, 2), t.i32(1)), isFirst;
+  if (shape.isHalf) {
+    Value other = t.shuffleXor(f32, 1);
+    word = t.packPair(shape.element, t.select(isOdd, other, f32), t.select(isOdd, f32, other));
+    unit = t.sub(unit, t.rem(of.local, 2));
+    isFirst = isNot(t, t.rem(of.local, 2), t.i32(1));
+  }
+  Value at = t.add(t.mul(of.inTile, layout.grid ? shape.depth : shape.stateStride()), unit);
+  if (!layout.grid && layout.blocks > 1) {
+    Value place = t.offset(next, shape.element, at);
+    // Both threads of a word send it to half of the blocks.
+    int64_t own = shape.isHalf ? layout.blocks / 2 : layout.blocks;
+    Value first = shape.isHalf ? t.select(isOdd, t.i32(own), t.i32(0)) : t.i32(0);
+    for (int64_t block = 0; block < own; ++block) {
+      t.store(word, t.remote(place, t.add(first, block)), 4);
+    }
+    return word;
+  }
+  auto store = [&](const ThreadBuilder &b) {
+    if (!layout.isTagged()) {
+      return b.store(word, b.offset(next, shape.element, at), 4);
+    }
+    Value place = b.offset(next, shape.element, b.mul(at, 2));
+    b.assembly(Type(), "{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}", "l,r,r,~{memory}",
+               {place, word, b.toI32(b.add(number, 1))});
   };
-  if (layout.isTagged()) {
-    Value tag = t.toI32(t.add(number, 1));
-    t.loop(thread, vectors, t.i32(PersistentShape::kThreads), {},
-           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-             Value word = b.mul(b.rem(at, ofRow), kVectorBytes / 4);
-             word = b.add(word, b.mul(rank, shape.units * shape.bytes / 4));
-             word = b.add(word, b.mul(b.div(at, ofRow), shape.depth * shape.bytes / 4));
-             Value vector = b.load(fourWords(b), b.offset(fresh, fourWords(b), at), kVectorBytes);
-             Value place = b.offset(next, b.i32Type(), b.mul(word, 2));
-             for (int64_t half = 0; half < 2; ++half) {
-               b.assembly(Type(),
-                          "{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
-                          "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
-                          "l,r,r,r,~{memory}",
-                          {b.offset(place, b.i32Type(), 4 * half), b.extract(vector, 2 * half),
-                           b.extract(vector, 2 * half + 1), tag});
-             }
-             return {};
-           });
+  isFirst ? t.when(isFirst, store) : store(t);
+  return word;
+}
+
+/// That the chunk's new states of the block are there, of which all threads know.
+void PersistentKernel::tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const {
+  if (shape.layout.grid != PersistentLayout::kFlags) {
     return;
   }
-  if (layout.grid) {
-    // One warp: its lanes' stores come before its flag without the block's threads meeting.
-    t.when(t.isEqual(warp, t.i32(0)), [&](const ThreadBuilder &w) {
-      w.loop(lane, vectors, w.i32(kWarp), {},
-             [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-               move(b, at, Value());
-               return {};
-             });
-      w.warpBarrier();
-      w.when(w.isEqual(lane, w.i32(0)), [&](const ThreadBuilder &b) {
-        Value at = b.add(b.mul(tile, layout.blocks), b.toI64(rank));
-        b.assembly(Type(), "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}",
-                   {b.offset(flags, b.i32Type(), at), b.toI32(b.add(number, 1))});
-      });
-    });
-    return;
-  }
-  t.loop(thread, t.mul(vectors, layout.blocks), t.i32(PersistentShape::kThreads), {},
-         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-           move(b, b.rem(at, vectors), layout.blocks == 1 ? Value() : b.div(at, vectors));
-           return {};
-         });
-  if (layout.blocks > 1) {
-    t.arriveAtCluster();
-  }
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &b) {
+    b.assembly(Type(), "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}",
+               {flagOf(b, chunkRow, rank), b.toI32(b.add(number, 1))});
+  });
 }
 
 /// Whether some block computes the vector of a row of the state from an element on.

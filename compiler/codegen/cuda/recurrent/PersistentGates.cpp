@@ -1,7 +1,9 @@
 // The gates of a persistent recurrence: what they read, what a cell makes of their sums, what goes
 // to the results. Relies on the sums of all parts of the depth being in shared memory.
 #include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/recurrent/FastCell.h"
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 
@@ -49,7 +51,7 @@ Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, Valu
     return total;
   };
   auto withInput = [&](int64_t gate) { return t.addF(sumOf(gate), inputs[gate]); };
-  RecurrentCell cell(t.builder, t.location, op);
+  RecurrentCell cell = fastCell(t, op);
   Value old = sharedF32(t, before, of.kept);
   if (op.getCell() == "rnn") {
     return cell.rnn(withInput(0));
@@ -76,46 +78,58 @@ Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, Valu
   return next.h;
 }
 
-void PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
-                                    ValueRange inputs) const {
-  for (int64_t round = 0; round < shape.elements(); ++round) {
-    Element of = elementAt(t, chunkRow, round);
-    t.when(t.isLess(of.inChunk, t.i32(shape.chunk)), [&](const ThreadBuilder &b) {
-      Value isRun =
-          both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
-      isRun = both(b, isRun, b.isLess(of.row, batch));
-      ValueRange own = inputs.slice(round * shape.gates, shape.gates);
-      Value next = newState(b, of, own, isRun);
-      Value kept = b.select(isRun, next, sharedF32(b, before, of.kept));
-      setSharedF32(b, kept, before, of.kept);
-      write(b, kept, fresh, of.kept);
-    });
-  }
+/// Whether a step is one of the element's.
+Value PersistentKernel::isRun(const ThreadBuilder &t, Value number, const Element &of) const {
+  Value isRun =
+      both(t, t.isLess(number, lengthOf(t, of)), t.isLess(of.unit, t.i32(shape.hidden)));
+  return both(t, isRun, t.isLess(of.row, batch));
 }
 
-/// A step's states among the results, behind what other blocks wait for.
-void PersistentKernel::writeStates(const ThreadBuilder &t, Value number) const {
-  constexpr int64_t kResultBytes = 16;
+/// Sends the new states of the thread's elements of a chunk; returns their words (i32).
+Values PersistentKernel::computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
+                                      ValueRange inputs) const {
+  Values words;
+  for (int64_t round = 0; round < shape.elements(); ++round) {
+    Element of = elementAt(t, chunkRow, round);
+    auto compute = [&](const ThreadBuilder &b) -> Values {
+      Value isOwn = isRun(b, number, of);
+      ValueRange own = inputs.slice(round * shape.gates, shape.gates);
+      Value next = newState(b, of, own, isOwn);
+      Value kept = b.select(isOwn, next, sharedF32(b, before, of.kept));
+      setSharedF32(b, kept, before, of.kept);
+      return {sendState(b, number, of, kept)};
+    };
+    bool isFull = shape.chunk * shape.units % PersistentShape::kThreads == 0;
+    words.append(isFull ? compute(t)
+                        : t.choose(t.isLess(of.inChunk, t.i32(shape.chunk)), compute,
+                                   [&](const ThreadBuilder &b) -> Values { return {b.i32(0)}; }));
+  }
+  return words;
+}
+
+/// A step's states among the results, behind what other blocks wait for. Of two halves in a word
+/// the thread of the first writes both, where no row begins in the middle of a word.
+void PersistentKernel::writeStates(const ThreadBuilder &t, Value number, Value chunkRow,
+                                   ValueRange words) const {
   Value all = output(op.getStates());
   if (!all) {
     return;
   }
-  int64_t lanes = shape.hidden * shape.bytes % kResultBytes == 0 ? kResultBytes / shape.bytes : 1;
-  Type type = lanes == 1 ? shape.element : t.vectorType(4, t.i32Type());
-  unsigned alignment = unsigned(lanes * shape.bytes);
-  t.loop(t.mul(thread, lanes), t.mul(usedRows(t), shape.units),
-         t.i32(PersistentShape::kThreads * lanes), {},
-         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-           Element of = elementOf(b, b.i32(0), at);
-           Value isRun =
-               both(b, b.isLess(number, lengthOf(b, of)), b.isLess(of.unit, b.i32(shape.hidden)));
-           b.when(both(b, isRun, b.isLess(of.row, batch)), [&](const ThreadBuilder &c) {
-             Value to = stateIndex(c, timeOf(c, of, number), of);
-             c.store(c.load(type, c.offset(fresh, shape.element, of.kept), alignment),
-                     c.offset(all, shape.element, to), alignment);
-           });
-           return {};
-         });
+  bool isPair = shape.isHalf && shape.hidden % 2 == 0;
+  for (auto [round, word] : llvm::enumerate(words)) {
+    Element of = elementAt(t, chunkRow, int64_t(round));
+    Value isWritten = both(t, t.isLess(of.inChunk, t.i32(shape.chunk)), isRun(t, number, of));
+    Value isOdd = t.isEqual(t.rem(of.local, 2), t.i32(1));
+    isWritten = isPair ? both(t, isWritten, isNot(t, t.rem(of.local, 2), t.i32(1))) : isWritten;
+    t.when(isWritten, [&](const ThreadBuilder &b) {
+      Value to = b.offset(all, shape.element, stateIndex(b, timeOf(b, of, number), of));
+      if (isPair || !shape.isHalf) {
+        return b.store(word, to, 4);
+      }
+      Value own = b.select(isOdd, shiftRight(b, word, b.i32(16)), word);
+      b.store(arith::TruncIOp::create(b.builder, b.location, b.builder.getI16Type(), own), to, 2);
+    });
+  }
 }
 
 } // namespace tenon::codegen::cuda

@@ -106,7 +106,6 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
     staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
   }
   weights = take(shape.kept * PersistentShape::kThreads * 4);
-  fresh = take(layout.rows * shape.units * shape.bytes);
   sums = take(layout.parts * shape.chunk * shape.sumStride() * 4);
   before = take(layout.rows * shape.units * 4);
   cells = take(layout.rows * shape.units * 4);
@@ -226,49 +225,55 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
   t.waitForCluster();
 }
 
-/// Behind it every block of a cluster has the new state.
-void PersistentKernel::endStep(const ThreadBuilder &t) const {
-  if (shape.layout.grid) {
-    return;
-  }
-  shape.layout.blocks > 1 ? t.waitForCluster() : t.barrier();
-}
-
 /// Returns the looks that are left.
 Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
+  bool isCluster = !shape.layout.grid && shape.layout.blocks > 1;
   Value used = usedRows(t);
   // The next chunk's inputs, and the looks.
   Values carried = loadInputs(t, t.i64(0), t.i32(0));
   carried.push_back(looks);
+  bool isOneChunk = shape.chunks() == 1;
   auto chunkOfStep = [&](const ThreadBuilder &t, Value number, Value state, Value chunkRow,
                          ValueRange own) {
     // What the gates need next is on its way while tensor cores work.
     Value following = t.add(chunkRow, shape.chunk);
     Value isLast = t.isEqual(following, used);
-    Values next = loadInputs(t, t.select(isLast, t.add(number, 1), number),
-                             t.select(isLast, t.i32(0), following));
-    Value wanted = t.toI32(number);
-    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, own.back())
-                                : multiplyFloats(t, state, chunkRow, wanted, own.back()));
+    Values next = isOneChunk ? loadInputs(t, t.add(number, 1), chunkRow)
+                             : loadInputs(t, t.select(isLast, t.add(number, 1), number),
+                                          t.select(isLast, t.i32(0), following));
+    Value wanted = t.toI32(number), looks = await(t, number, chunkRow, own.back());
+    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks)
+                                : multiplyFloats(t, state, chunkRow, wanted, looks));
     t.barrier();
-    computeGates(t, number, chunkRow, own.drop_back());
-    t.barrier();
+    Values words = computeGates(t, number, chunkRow, own.drop_back());
+    if (isOneChunk && isCluster) {
+      t.arriveAtCluster();
+    } else {
+      t.barrier();
+      tellChunk(t, number, chunkRow);
+    }
+    writeStates(t, number, chunkRow, words);
     return next;
   };
   return t
       .loop(t.i64(0), steps, t.i64(1), carried,
             [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
-              Values own(now);
-              own.back() = await(b, number, own.back());
               Value state = stateOf(b, number);
               Values next =
-                  b.loop(b.i32(0), used, b.i32(shape.chunk), own,
-                         [&](const ThreadBuilder &c, Value chunkRow, ValueRange values) -> Values {
-                           return chunkOfStep(c, number, state, chunkRow, values);
-                         });
-              sendStates(b, number);
-              writeStates(b, number);
-              endStep(b);
+                  isOneChunk
+                      ? chunkOfStep(b, number, state, b.i32(0), now)
+                      : b.loop(
+                            b.i32(0), used, b.i32(shape.chunk), now,
+                            [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
+                              return chunkOfStep(c, number, state, chunkRow, own);
+                            });
+              // Behind it every block of a cluster has the new state.
+              if (isCluster && !isOneChunk) {
+                b.arriveAtCluster();
+              }
+              if (isCluster) {
+                b.waitForCluster();
+              }
               return next;
             })
       .back();

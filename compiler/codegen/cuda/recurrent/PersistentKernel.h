@@ -15,7 +15,7 @@ mlir::AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape)
 
 /// Temporaries of the region through which the blocks of a grid exchange their states:
 /// [tile of the batch][2][row][depth] elements, or words of 4 bytes with a tag of 4 behind each;
-/// and a flag of 32 bits for each block of each tile. Tags and flags are numbers of states.
+/// and a flag of 32 bits for each [tile][chunk][block]. Tags and flags are numbers of states.
 struct GridExchange {
   uint32_t states = 0, flags = 0;
 };
@@ -71,6 +71,7 @@ private:
                    llvm::ArrayRef<Value> isSent, Value wanted, Value looks,
                    llvm::SmallVectorImpl<Values> &vectors) const;
   Value isSent(const ThreadBuilder &t, Value k) const;
+  int64_t vectorsFromL2() const;
   void reportWait(const ThreadBuilder &t) const;
   Value multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
                        Value looks) const;
@@ -82,12 +83,15 @@ private:
   Values loadInputs(const ThreadBuilder &t, Value number, Value chunkRow) const;
   Value newState(const ThreadBuilder &t, const Element &of, mlir::ValueRange inputs,
                  Value isRun) const;
-  void computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
-                    mlir::ValueRange inputs) const;
-  Value await(const ThreadBuilder &t, Value number, Value looks) const;
-  void sendStates(const ThreadBuilder &t, Value number) const;
-  void endStep(const ThreadBuilder &t) const;
-  void writeStates(const ThreadBuilder &t, Value number) const;
+  Values computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
+                      mlir::ValueRange inputs) const;
+  Value isRun(const ThreadBuilder &t, Value number, const Element &of) const;
+  Value flagOf(const ThreadBuilder &t, Value chunkRow, Value sender) const;
+  Value await(const ThreadBuilder &t, Value number, Value chunkRow, Value looks) const;
+  Value sendState(const ThreadBuilder &t, Value number, const Element &of, Value f32) const;
+  void tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const;
+  void writeStates(const ThreadBuilder &t, Value number, Value chunkRow,
+                   mlir::ValueRange words) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
   Value runSteps(const ThreadBuilder &t, Value looks);
   void finish(const ThreadBuilder &t) const;
@@ -98,9 +102,9 @@ private:
   KernelFrame frame;
   Value sharedStates, flags, globalStates, status;            ///< of a cluster; of a grid
   Value thread, lane, warp, part, group, rank;                ///< i32
-  Value tile, steps, batch;                                   ///< i64
-  Value sums, before, cells, fresh, staged, lengths, weights; ///< in shared memory
-  Values held;                                                ///< words of the thread's weights
+  Value tile, steps, batch;                            ///< i64
+  Value sums, before, cells, staged, lengths, weights; ///< in shared memory
+  Values held;                                         ///< words of the thread's weights
 };
 
 } // namespace tenon::codegen::cuda

@@ -68,7 +68,7 @@ int64_t PersistentShape::stateStride() const {
 
 int64_t PersistentShape::sharedBytes() const {
   int64_t sums = layout.parts * chunk * sumStride() * 4;
-  int64_t own = layout.rows * (2 * units * 4 + units * bytes + 4);
+  int64_t own = layout.rows * (2 * units * 4 + 4);
   int64_t states = layout.grid ? (isHalf ? 0 : kWarps * chunk * partDepth * bytes)
                                : 2 * layout.rows * stateStride() * bytes;
   return llvm::alignTo(sums + own + states, 16) + kept * kThreads * 4;

@@ -16,9 +16,10 @@ using Values = ThreadBuilder::Values;
 /// The depth of two products whose fragments lie side by side: a lane's 16 bytes of a row are word
 /// 0 and 1 of B of the first, then of the second. Columns of A are taken in the same order.
 constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
-/// Vectors of the state that a lane asks for before it multiplies: from the L2, the same where
-/// weights are read too, and from shared memory.
-constexpr int64_t kVectorsFromL2 = 12, kVectorsBesideWeights = 8, kVectorsFromShared = 4;
+/// Vectors of the state that a lane asks shared memory for before it multiplies.
+constexpr int64_t kVectorsFromShared = 4;
+/// Registers of a thread, but for addresses and counters.
+constexpr int64_t kRegisters = 200;
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 
@@ -103,6 +104,13 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
   setSharedF32(t, sum, sums, t.add(at, column));
 }
 
+/// What a lane asks the L2 for before it multiplies: each batch takes the way there and back.
+int64_t PersistentKernel::vectorsFromL2() const {
+  int64_t sums = shape.isHalf ? shape.tiles * shape.chunk / kMmaColumns * 4 : 0;
+  int64_t room = kRegisters - shape.held - sums - shape.gates * shape.elements();
+  return std::max<int64_t>(1, room / (shape.layout.isTagged() ? 8 : 4));
+}
+
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
                                        Value wanted, Value looks) const {
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
@@ -111,9 +119,7 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
   Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
   Value base = t.add(t.mul(row, stride), start);
   SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
-  int64_t asked = !shape.layout.grid                            ? kVectorsFromShared
-                  : shape.kept == 0 && !shape.layout.isTagged() ? kVectorsFromL2
-                                                                : kVectorsBesideWeights;
+  int64_t asked = shape.layout.grid ? vectorsFromL2() : kVectorsFromShared;
   int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
@@ -173,17 +179,24 @@ Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Valu
     int64_t ofRow = shape.partDepth / lanes;
     Value source = t.mul(chunkRow, shape.depth), start = t.mul(part, shape.partDepth);
     t.warpBarrier();
-    looks = t.loop(lane, t.i32(shape.chunk * ofRow), t.i32(kWarp), {looks},
-                   [&](const ThreadBuilder &b, Value at, ValueRange now) -> Values {
-                     Value k = b.add(start, b.mul(b.rem(at, ofRow), lanes));
-                     Value element = b.add(b.add(source, b.mul(b.div(at, ofRow), shape.depth)), k);
-                     SmallVector<Values> vectors;
-                     Value left =
-                         loadStates(b, state, element, isSent(b, k), wanted, now[0], vectors);
-                     Value vector = b.pack(vectors[0]);
-                     b.store(vector, b.offset(from, vector.getType(), at), 16);
-                     return {left};
-                   })[0];
+    int64_t vectors = shape.chunk * ofRow, asked = vectorsFromL2() * kWarp;
+    for (int64_t first = 0; first < vectors; first += asked) {
+      SmallVector<Values> loaded;
+      Values places, elements, sent;
+      for (int64_t own = first; own < std::min(vectors, first + asked); own += kWarp) {
+        // Threads behind the last vector copy that too.
+        Value at = t.min(t.add(lane, own), t.i32(vectors - 1));
+        Value k = t.add(start, t.mul(t.rem(at, ofRow), lanes));
+        places.push_back(at);
+        elements.push_back(t.add(t.add(source, t.mul(t.div(at, ofRow), shape.depth)), k));
+        sent.push_back(isSent(t, k));
+      }
+      looks = loadStates(t, state, elements, sent, wanted, looks, loaded);
+      for (auto [at, words] : llvm::zip_equal(places, loaded)) {
+        Value vector = t.pack(words);
+        t.store(vector, t.offset(from, vector.getType(), at), 16);
+      }
+    }
     t.warpBarrier();
   }
   Value half = t.div(lane, 16);

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/recurrent/FastCell.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -252,7 +253,7 @@ void RecurrenceKernel::broadcast(const ThreadBuilder &t, Value value, Value arra
 }
 
 Value RecurrenceKernel::newState(const ThreadBuilder &t, Value state, const Unit &unit) const {
-  RecurrentCell cell(t.builder, t.location, op);
+  RecurrentCell cell = fastCell(t, op);
   if (op.getCell() == "rnn") {
     return cell.rnn(sumOf(t, phases[0], 0, unit, true));
   }
@@ -286,7 +287,7 @@ void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange ahe
   sumGates(t, phases[0], state, number, aheads[0]);
   if (phases.size() > 1) {
     eachUnit(t, [&](const ThreadBuilder &b, const Unit &unit) {
-      RecurrentCell gru(b.builder, b.location, op);
+      RecurrentCell gru = fastCell(b, op);
       Value kept =
           gru.gruReset(sumOf(b, phases[0], 1, unit, true), readShared(b, state, unit.global));
       broadcast(b, kept, gated, unit);

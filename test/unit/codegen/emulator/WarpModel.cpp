@@ -55,11 +55,10 @@ void lookForLine(uint32_t *result, const LookOperands &operands) {
   running->yield();
 }
 
-/// Two words that another block may write, each with a tag behind it.
-struct PairOperands {
+/// A word that another block waits for, and the tag behind it.
+struct TaggedOperands {
   uint32_t *place;
   uint32_t words[2];
-  uint32_t tag;
 };
 
 struct FlagOperands {
@@ -412,12 +411,10 @@ const std::map<std::string, Single> &singles() {
          ++running->progress;
          running->yield();
        }},
-      {"{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
-       "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
+      {"{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}",
        [](void *, const void *a) {
-         const PairOperands &operands = *as<PairOperands>(a);
-         uint32_t words[] = {operands.words[0], operands.tag, operands.words[1], operands.tag};
-         memcpy(operands.place, words, sizeof words);
+         const TaggedOperands &operands = *as<TaggedOperands>(a);
+         memcpy(operands.place, operands.words, sizeof operands.words);
          ++running->progress;
        }},
       {"lop3.b32 $0, $1, $2, $3, 0x6a;",
