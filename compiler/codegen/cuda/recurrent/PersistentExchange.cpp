@@ -142,40 +142,45 @@ Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
                   t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
 }
 
-/// The state of an element after a step, to where the blocks of the group read it; returns its word
-/// (i32), which of halves is that of two neighbours. All threads of a warp are here.
-Value PersistentKernel::sendState(const ThreadBuilder &t, Value number, const Element &of,
-                                  Value f32) const {
-  const PersistentLayout &layout = shape.layout;
-  Value next = stateOf(t, t.add(number, 1)), word = t.bitcast(t.i32Type(), f32), unit = of.unit;
-  Value isOdd = t.isEqual(t.rem(of.local, 2), t.i32(1)), isFirst;
-  if (shape.isHalf) {
-    Value other = t.shuffleXor(f32, 1);
-    word = t.packPair(shape.element, t.select(isOdd, other, f32), t.select(isOdd, f32, other));
-    unit = t.sub(unit, t.rem(of.local, 2));
-    isFirst = isNot(t, t.rem(of.local, 2), t.i32(1));
+/// An element's word: of halves that of two neighbours, which both threads have.
+PersistentKernel::Word PersistentKernel::pairOf(const ThreadBuilder &t, const Element &of,
+                                                Value f32) const {
+  if (!shape.isHalf) {
+    return {t.bitcast(t.i32Type(), f32), of, Value()};
   }
-  Value at = t.add(t.mul(of.inTile, layout.grid ? shape.depth : shape.stateStride()), unit);
+  Value isOdd = t.isEqual(t.rem(of.local, 2), t.i32(1)), other = t.shuffleXor(f32, 1);
+  Value bits = t.packPair(shape.element, t.select(isOdd, other, f32), t.select(isOdd, f32, other));
+  Element pair = of;
+  pair.unit = t.sub(of.unit, t.rem(of.local, 2));
+  return {bits, pair, isNot(t, t.rem(of.local, 2), t.i32(1))};
+}
+
+/// To where the blocks of the group read the state after a step.
+void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word &word) const {
+  const PersistentLayout &layout = shape.layout;
+  Value next = stateOf(t, t.add(number, 1));
+  int64_t stride = layout.grid ? shape.depth : shape.stateStride();
+  Value at = t.add(t.mul(word.of.inTile, stride), word.of.unit);
   if (!layout.grid && layout.blocks > 1) {
     Value place = t.offset(next, shape.element, at);
-    // Both threads of a word send it to half of the blocks.
-    int64_t own = shape.isHalf ? layout.blocks / 2 : layout.blocks;
-    Value first = shape.isHalf ? t.select(isOdd, t.i32(own), t.i32(0)) : t.i32(0);
+    // Two threads that have a word send it to half of the blocks.
+    int64_t own = word.isOwn ? layout.blocks / 2 : layout.blocks;
+    Value first = word.isOwn ? t.select(word.isOwn, t.i32(0), t.i32(own)) : t.i32(0);
     for (int64_t block = 0; block < own; ++block) {
-      t.store(word, t.remote(place, t.add(first, block)), 4);
+      t.store(word.bits, t.remote(place, t.add(first, block)), 4);
     }
-    return word;
+    return;
   }
   auto store = [&](const ThreadBuilder &b) {
     if (!layout.isTagged()) {
-      return b.store(word, b.offset(next, shape.element, at), 4);
+      return b.store(word.bits, b.offset(next, shape.element, at), 4);
     }
     Value place = b.offset(next, shape.element, b.mul(at, 2));
-    b.assembly(Type(), "{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}", "l,r,r,~{memory}",
-               {place, word, b.toI32(b.add(number, 1))});
+    b.assembly(Type(),
+               "{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}",
+               "l,r,r,~{memory}", {place, word.bits, b.toI32(b.add(number, 1))});
   };
-  isFirst ? t.when(isFirst, store) : store(t);
-  return word;
+  word.isOwn ? t.when(word.isOwn, store) : store(t);
 }
 
 /// That the chunk's new states of the block are there, of which all threads know.

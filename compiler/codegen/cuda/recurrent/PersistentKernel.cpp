@@ -106,7 +106,7 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
     staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
   }
   weights = take(shape.kept * PersistentShape::kThreads * 4);
-  sums = take(layout.parts * shape.chunk * shape.sumStride() * 4);
+  sums = take(shape.sumBytes());
   before = take(layout.rows * shape.units * 4);
   cells = take(layout.rows * shape.units * 4);
   lengths = take(layout.rows * 4);
@@ -114,19 +114,37 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
 
 PersistentKernel::Element PersistentKernel::elementAt(const ThreadBuilder &t, Value chunkRow,
                                                       int64_t round) const {
-  return elementOf(t, chunkRow, t.add(thread, round * PersistentShape::kThreads));
+  if (!shape.isDirect) {
+    Value at = t.add(thread, round * PersistentShape::kThreads);
+    return elementOf(t, chunkRow, t.div(at, shape.units), t.rem(at, shape.units));
+  }
+  // [8 units][8 rows][2], as mma.sync leaves the sums.
+  int64_t ofRows = shape.chunk / 4, block = round / ofRows, row = round % ofRows / 2 * 8;
+  Value first = t.mul(t.add(t.mul(warp, shape.tiles / shape.tilesOfUnits()), block), 8);
+  Value inChunk = t.add(t.mul(t.rem(lane, 4), 2), row + round % 2);
+  return elementOf(t, chunkRow, inChunk, t.add(first, t.div(lane, 4)));
 }
 
 PersistentKernel::Element PersistentKernel::elementOf(const ThreadBuilder &t, Value chunkRow,
-                                                      Value at) const {
+                                                      Value inChunk, Value local) const {
   Element of;
-  of.inChunk = t.div(at, shape.units);
+  of.inChunk = inChunk;
   of.inTile = t.add(chunkRow, of.inChunk);
   of.row = t.add(t.mul(tile, shape.layout.rows), t.toI64(of.inTile));
-  of.local = t.rem(at, shape.units);
+  of.local = local;
   of.unit = t.add(t.mul(rank, shape.units), of.local);
   of.kept = t.add(t.mul(of.inTile, shape.units), of.local);
   return of;
+}
+
+/// Whether a thread has the element; null if all have.
+Value PersistentKernel::isThere(const ThreadBuilder &t, const Element &of) const {
+  if (shape.isDirect) {
+    bool isFull = shape.units % (8 * PersistentShape::kWarps) == 0;
+    return isFull ? Value() : t.isLess(of.local, t.i32(shape.units));
+  }
+  bool isFull = shape.chunk * shape.units % PersistentShape::kThreads == 0;
+  return isFull ? Value() : t.isLess(of.inChunk, t.i32(shape.chunk));
 }
 
 /// Rows of the tile with whole chunks: those behind the batch's end need no product.
@@ -144,8 +162,8 @@ void PersistentKernel::eachElement(
          [&](const ThreadBuilder &b, Value chunkRow, ValueRange) -> Values {
            for (int64_t round = 0; round < shape.elements(); ++round) {
              Element of = elementAt(b, chunkRow, round);
-             b.when(b.isLess(of.inChunk, b.i32(shape.chunk)),
-                    [&](const ThreadBuilder &c) { body(c, of); });
+             Value isOwn = isThere(b, of);
+             isOwn ? b.when(isOwn, [&](const ThreadBuilder &c) { body(c, of); }) : body(b, of);
            }
            return {};
          });
@@ -242,17 +260,21 @@ Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
                              : loadInputs(t, t.select(isLast, t.add(number, 1), number),
                                           t.select(isLast, t.i32(0), following));
     Value wanted = t.toI32(number), looks = await(t, number, chunkRow, own.back());
-    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks)
+    Totals totals;
+    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks, totals)
                                 : multiplyFloats(t, state, chunkRow, wanted, looks));
-    t.barrier();
-    Values words = computeGates(t, number, chunkRow, own.drop_back());
+    if (!shape.isDirect) {
+      storeTotals(t, totals);
+      t.barrier();
+    }
+    Words words = computeGates(t, number, chunkRow, own.drop_back(), totals);
     if (isOneChunk && isCluster) {
       t.arriveAtCluster();
     } else {
       t.barrier();
       tellChunk(t, number, chunkRow);
     }
-    writeStates(t, number, chunkRow, words);
+    writeStates(t, number, words);
     return next;
   };
   return t

@@ -43,7 +43,8 @@ private:
   struct Element {
     Value inChunk, inTile, row, local, unit, kept;
   };
-  Element elementOf(const ThreadBuilder &t, Value chunkRow, Value number) const;
+  Element elementOf(const ThreadBuilder &t, Value chunkRow, Value inChunk, Value local) const;
+  Value isThere(const ThreadBuilder &t, const Element &of) const;
 
   Value input(Value operand) const;
   Value usedRows(const ThreadBuilder &t) const;
@@ -73,25 +74,42 @@ private:
   Value isSent(const ThreadBuilder &t, Value k) const;
   int64_t vectorsFromL2() const;
   void reportWait(const ThreadBuilder &t) const;
+  /// Sums of a warp: [tile][8 rows], 4 floats of each as mma.sync leaves them.
+  using Totals = llvm::SmallVector<Values>;
   Value multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
-                       Value looks) const;
+                       Value looks, Totals &totals) const;
+  void storeTotals(const ThreadBuilder &t, llvm::ArrayRef<Values> totals) const;
   Value multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow, Value wanted,
                        Value looks) const;
   void storeSum(const ThreadBuilder &t, Value sum, Value row, Value column) const;
 
   void start(const ThreadBuilder &t) const;
   Values loadInputs(const ThreadBuilder &t, Value number, Value chunkRow) const;
-  Value newState(const ThreadBuilder &t, const Element &of, mlir::ValueRange inputs,
-                 Value isRun) const;
-  Values computeGates(const ThreadBuilder &t, Value number, Value chunkRow,
-                      mlir::ValueRange inputs) const;
+  Values sumsOf(const ThreadBuilder &t, const Element &of) const;
+  Values sumsOf(int64_t round, llvm::ArrayRef<Values> totals) const;
+  Value newState(const ThreadBuilder &t, const Element &of, mlir::ValueRange sums,
+                 mlir::ValueRange inputs, Value isRun) const;
+  Value keepState(const ThreadBuilder &t, Value number, const Element &of, mlir::ValueRange sums,
+                  mlir::ValueRange inputs) const;
+  /// A word of a step's new states (i32) and the element that it begins with, which this thread
+  /// writes where `isOwn` holds (null: always).
+  struct Word {
+    Value bits;
+    Element of;
+    Value isOwn;
+  };
+  using Words = llvm::SmallVector<Word>;
+  Words computeGates(const ThreadBuilder &t, Value number, Value chunkRow, mlir::ValueRange inputs,
+                     llvm::ArrayRef<Values> totals) const;
+  Words computeDirect(const ThreadBuilder &t, Value number, Value chunkRow, mlir::ValueRange inputs,
+                      llvm::ArrayRef<Values> totals) const;
   Value isRun(const ThreadBuilder &t, Value number, const Element &of) const;
   Value flagOf(const ThreadBuilder &t, Value chunkRow, Value sender) const;
   Value await(const ThreadBuilder &t, Value number, Value chunkRow, Value looks) const;
-  Value sendState(const ThreadBuilder &t, Value number, const Element &of, Value f32) const;
+  Word pairOf(const ThreadBuilder &t, const Element &of, Value f32) const;
+  void sendWord(const ThreadBuilder &t, Value number, const Word &word) const;
   void tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const;
-  void writeStates(const ThreadBuilder &t, Value number, Value chunkRow,
-                   mlir::ValueRange words) const;
+  void writeStates(const ThreadBuilder &t, Value number, llvm::ArrayRef<Word> words) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
   Value runSteps(const ThreadBuilder &t, Value looks);
   void finish(const ThreadBuilder &t) const;

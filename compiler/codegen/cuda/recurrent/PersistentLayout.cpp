@@ -35,7 +35,9 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   // New states travel as whole vectors.
   units = llvm::alignTo(llvm::divideCeil(hidden, layout.blocks), 16 / bytes);
   int64_t groups = kWarps / layout.parts;
-  tiles = llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
+  isDirect = isHalf && layout.parts == 1 && hidden % 2 == 0;
+  tiles = isDirect ? tilesOfUnits() * llvm::divideCeil(units, 8 * kWarps)
+                   : llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
   columns = groups * tiles * kTile;
   partDepth = llvm::alignTo(llvm::divideCeil(std::max(hidden, layout.blocks * units), layout.parts),
                             isHalf ? 32 : 8);
@@ -67,11 +69,10 @@ int64_t PersistentShape::stateStride() const {
 }
 
 int64_t PersistentShape::sharedBytes() const {
-  int64_t sums = layout.parts * chunk * sumStride() * 4;
   int64_t own = layout.rows * (2 * units * 4 + 4);
   int64_t states = layout.grid ? (isHalf ? 0 : kWarps * chunk * partDepth * bytes)
                                : 2 * layout.rows * stateStride() * bytes;
-  return llvm::alignTo(sums + own + states, 16) + kept * kThreads * 4;
+  return llvm::alignTo(sumBytes() + own + states, 16) + kept * kThreads * 4;
 }
 
 double persistentStepSeconds(const target::Target &gpu, const PersistentShape &shape) {
@@ -79,7 +80,8 @@ double persistentStepSeconds(const target::Target &gpu, const PersistentShape &s
   double cycles = 1 / tuning::kClock;
   double products = double(shape.columns) * double(shape.depth) * double(layout.rows) /
                     (shape.isHalf ? tuning::kMmaPerCycle : tuning::kFmaPerCycle);
-  double reduced = 2.0 * double(layout.parts * layout.rows * shape.columns) * 4;
+  double reduced =
+      shape.isDirect ? 0 : 2.0 * double(layout.parts * layout.rows * shape.columns) * 4;
   double groups = double(PersistentShape::kWarps / layout.parts);
   double state = double(layout.rows * shape.depth * shape.bytes) * groups;
   double again = double(shape.kept * PersistentShape::kThreads * 4 * shape.chunks());

@@ -42,9 +42,15 @@ struct PersistentShape {
   /// Rows of the batch from one state in the group's shared memory to the next, in elements.
   int64_t stateStride() const;
   int64_t sumStride() const { return columns + 4; }
+  int64_t sumBytes() const { return isDirect ? 0 : layout.parts * chunk * sumStride() * 4; }
   int64_t chunks() const { return layout.rows / chunk; }
   /// Elements of a chunk's new states for each thread.
-  int64_t elements() const { return (chunk * units + kThreads - 1) / kThreads; }
+  int64_t elements() const {
+    return isDirect ? tiles / tilesOfUnits() * chunk / 4
+                    : (chunk * units + kThreads - 1) / kThreads;
+  }
+  /// Of 8 units with all of their gates, where isDirect.
+  int64_t tilesOfUnits() const { return (gates + 1) / 2; }
 
   PersistentLayout layout;
   mlir::Type element;
@@ -56,6 +62,8 @@ struct PersistentShape {
   int64_t depth;     ///< of the state, with zeros behind its end
   int64_t chunk;     ///< rows that are multiplied together
   bool isHalf;       ///< by tensor cores
+  /// A warp has whole depths and all gates of its units, whose sums stay in its registers.
+  bool isDirect;
   /// Of a thread's weights (a half is half a word) those in its registers, those in shared memory,
   /// and those that each step reads through the L2: FP32 only.
   int64_t held, kept, streamed;

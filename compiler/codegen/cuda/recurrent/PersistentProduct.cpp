@@ -18,6 +18,8 @@ using Values = ThreadBuilder::Values;
 constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
 /// Vectors of the state that a lane asks shared memory for before it multiplies.
 constexpr int64_t kVectorsFromShared = 4;
+/// Products of a warp that run beside each other.
+constexpr int64_t kChains = 4;
 /// Registers of a thread, but for addresses and counters.
 constexpr int64_t kRegisters = 200;
 /// Weights that a thread asks the L2 for together.
@@ -30,10 +32,17 @@ Values loadShared(const ThreadBuilder &t, Value pointer) {
 
 } // namespace
 
-/// Of the block's column (a gate's units side by side); zero where there is none. As stored.
+/// Of the block's column (a gate's units side by side, unless isDirect); zero where there is none. As stored.
 Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) const {
-  Value gate = t.div(column, shape.units);
-  Value unit = t.add(t.mul(rank, shape.units), t.rem(column, shape.units));
+  Value gate = t.div(column, shape.units), local = t.rem(column, shape.units);
+  if (shape.isDirect) {
+    // Of 8 units two gates in a tile.
+    int64_t ofUnits = shape.tilesOfUnits() * kMmaRows;
+    gate = t.div(t.rem(column, ofUnits), 8);
+    local = t.add(t.mul(t.div(column, ofUnits), 8), t.rem(column, 8));
+    gate = t.select(t.isLess(local, t.i32(shape.units)), gate, t.i32(shape.gates));
+  }
+  Value unit = t.add(t.mul(rank, shape.units), local);
   Value isInside =
       both(t, t.isLess(gate, t.i32(shape.gates)),
            both(t, t.isLess(unit, t.i32(shape.hidden)), t.isLess(k, t.i32(shape.hidden))));
@@ -112,13 +121,15 @@ int64_t PersistentKernel::vectorsFromL2() const {
 }
 
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
-                                       Value wanted, Value looks) const {
+                                       Value wanted, Value looks, Totals &totals) const {
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
   int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
   Value row = t.add(chunkRow, t.div(lane, 4));
   Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
   Value base = t.add(t.mul(row, stride), start);
-  SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
+  // Products that wait for each other take five times as long as others.
+  int64_t sums = shape.tiles * blocksOfRows, chains = sums < kChains && pairs > 1 ? 2 : 1;
+  totals.assign(sums * chains, Values(4, t.f32(0)));
   int64_t asked = shape.layout.grid ? vectorsFromL2() : kVectorsFromShared;
   int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
@@ -146,13 +157,28 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
           for (int64_t n = 0; n < blocksOfRows; ++n) {
             ArrayRef<Value> b =
                 ArrayRef(vectors[(pair - first) * blocksOfRows + n]).slice(2 * half, 2);
-            Values &total = totals[own * blocksOfRows + n];
+            Values &total = totals[half % chains * sums + own * blocksOfRows + n];
             total = multiply(t, shape.element, a, b, total);
           }
         }
       }
     }
   }
+  for (int64_t sum = 0; sum < sums && chains > 1; ++sum) {
+    for (int64_t i = 0; i < 4; ++i) {
+      totals[sum][i] = t.addF(totals[sum][i], totals[sums + sum][i]);
+    }
+  }
+  totals.truncate(sums);
+  return looks;
+}
+
+/// Of halves, to where the gates are computed.
+void PersistentKernel::storeTotals(const ThreadBuilder &t, ArrayRef<Values> totals) const {
+  if (totals.empty()) {
+    return;
+  }
+  int64_t blocksOfRows = shape.chunk / kMmaColumns;
   Value column = t.add(t.mul(group, shape.tiles * kMmaRows), t.div(lane, 4));
   Value rowOfLane = t.mul(t.rem(lane, 4), 2);
   for (int64_t own = 0; own < shape.tiles; ++own) {
@@ -163,7 +189,6 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
       }
     }
   }
-  return looks;
 }
 
 Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow,

@@ -107,6 +107,23 @@ TEST(PersistentRecurrence, CellsWithLengthsAndBackwards) {
   }
 }
 
+/// Blocks whose warps have whole depths, so that sums stay in registers: units that fill the warps
+/// and that do not, one and several times 8.
+TEST(PersistentRecurrence, GatesInRegisters) {
+  for (const char *cell : {"rnn", "gru", "lstm"}) {
+    Layer layer = {.cell = cell, .hidden = 64, .batch = 11};
+    expectRight(layer, {1, 1, 8, 0});
+    layer.hasLengths = layer.reverse = true;
+    expectRight(layer, {1, 1, 32, 0});
+    layer.hidden = 38;
+    expectRight(layer, {2, 1, 16, 0});
+    expectRight(layer, {2, 1, 8, 2});
+    layer.type = "bf16";
+    expectRight(layer, {2, 1, 16, 1});
+  }
+  expectRight({.hidden = 136, .batch = 3}, {1, 1, 8, 0});
+}
+
 TEST(PersistentRecurrence, ManyRowsInChunks) {
   expectRight({.hidden = 32, .batch = 70, .steps = 2}, {2, 4, 32, 0});
   expectRight({.cell = "rnn", .hidden = 64, .batch = 128, .steps = 2}, {4, 8, 128, 1});
