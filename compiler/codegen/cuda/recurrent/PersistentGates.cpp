@@ -14,9 +14,12 @@ using Values = ThreadBuilder::Values;
 
 } // namespace
 
-/// The gates' inputs for the thread's elements of a chunk; zeros behind the last step.
+/// The gates' inputs for the thread's elements of a chunk, as they are stored: what converts them
+/// waits for them. Zeros behind the last step.
 Values PersistentKernel::loadInputs(const ThreadBuilder &t, Value number, Value chunkRow) const {
   Values loaded;
+  Value zero =
+      arith::ConstantOp::create(t.builder, t.location, t.builder.getFloatAttr(shape.element, 0));
   for (int64_t round = 0; round < shape.elements(); ++round) {
     Element of = elementAt(t, chunkRow, round);
     Value isRead = both(t, t.isLess(number, steps), t.isLess(of.unit, t.i32(shape.hidden)));
@@ -29,11 +32,13 @@ Values PersistentKernel::loadInputs(const ThreadBuilder &t, Value number, Value 
           at = b.add(b.mul(at, shape.gates * shape.hidden), b.toI64(of.unit));
           Values own;
           for (int64_t gate = 0; gate < shape.gates; ++gate) {
-            own.push_back(readF32(b, input(op.getInput()), b.add(at, gate * shape.hidden)));
+            Value from = b.add(at, gate * shape.hidden);
+            from = b.offset(input(op.getInput()), shape.element, from);
+            own.push_back(b.load(shape.element, from, shape.bytes));
           }
           return own;
         },
-        [&](const ThreadBuilder &b) -> Values { return Values(shape.gates, b.f32(0)); });
+        [&](const ThreadBuilder &b) -> Values { return Values(shape.gates, zero); });
     loaded.append(values);
   }
   return loaded;
@@ -67,7 +72,7 @@ Values PersistentKernel::sumsOf(int64_t round, ArrayRef<Values> totals) const {
 
 Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, ValueRange sums,
                                  ValueRange inputs, Value isRun) const {
-  auto withInput = [&](int64_t gate) { return t.addF(sums[gate], inputs[gate]); };
+  auto withInput = [&](int64_t gate) { return t.addF(sums[gate], t.toF32(inputs[gate])); };
   RecurrentCell cell = fastCell(t, op);
   if (op.getCell() == "rnn") {
     return cell.rnn(withInput(0));
@@ -78,7 +83,7 @@ Value PersistentKernel::newState(const ThreadBuilder &t, const Element &of, Valu
     if (Value bias = input(op.getResetBias())) {
       total = t.addF(total, readF32(t, bias, unit));
     }
-    total = t.addF(inputs[2], cell.gruReset(withInput(1), total));
+    total = t.addF(t.toF32(inputs[2]), cell.gruReset(withInput(1), total));
     return cell.gru(withInput(0), total, sharedF32(t, before, of.kept));
   }
   Values gateSums, peepholes;

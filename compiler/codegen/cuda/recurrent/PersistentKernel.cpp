@@ -243,62 +243,98 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
   t.waitForCluster();
 }
 
+/// `carried` is the chunk's inputs and the looks; returns those of the chunk that `following` loads
+/// the inputs of, which are on their way while the blocks exchange states and multiply them.
+Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value chunkRow,
+                                  ValueRange carried, function_ref<Values()> following) const {
+  Value state = stateOf(t, number), wanted = t.toI32(number);
+  Value looks = await(t, number, chunkRow, carried.back());
+  Totals totals;
+  looks = shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks, totals)
+                       : multiplyFloats(t, state, chunkRow, wanted, looks);
+  if (!shape.isDirect) {
+    storeTotals(t, totals);
+    t.barrier();
+  }
+  Words words = computeGates(t, number, chunkRow, carried.drop_back(), totals);
+  if (shape.chunks() == 1 && isCluster()) {
+    t.arriveAtCluster();
+  } else {
+    t.barrier();
+    tellChunk(t, number, chunkRow);
+  }
+  Values next = following();
+  next.push_back(looks);
+  writeStates(t, number, words);
+  return next;
+}
+
+/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step
+/// is shorter than the way of its inputs, which are asked for two steps before.
+Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
+  int64_t turns = shape.layout.blocks == 1 ? 2 : 1, inputs = shape.gates * shape.elements();
+  Values carried;
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    carried.append(loadInputs(t, t.i64(turn), t.i32(0)));
+  }
+  carried.push_back(looks);
+  Values left = t.loop(
+      t.i64(0), steps, t.i64(turns), carried,
+      [&](const ThreadBuilder &b, Value first, ValueRange now) -> Values {
+        Values next;
+        Value looks = now.back();
+        for (int64_t turn = 0; turn < turns; ++turn) {
+          Values own(now.slice(turn * inputs, inputs));
+          own.push_back(looks);
+          Value number = b.add(first, turn);
+          auto run = [&](const ThreadBuilder &c) -> Values {
+            Values of = runChunk(c, number, c.i32(0), own, [&] {
+              return loadInputs(c, c.add(number, turns), c.i32(0));
+            });
+            if (isCluster()) {
+              c.waitForCluster();
+            }
+            return of;
+          };
+          own = turn == 0 ? run(b)
+                          : b.choose(b.isLess(number, steps), run,
+                                     [&](const ThreadBuilder &) -> Values { return own; });
+          next.append(own.begin(), own.end() - 1);
+          looks = own.back();
+        }
+        next.push_back(looks);
+        return next;
+      });
+  return left.back();
+}
+
 /// Returns the looks that are left.
-Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
-  bool isCluster = !shape.layout.grid && shape.layout.blocks > 1;
+Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) const {
+  if (shape.chunks() == 1) {
+    return runWhole(t, looks);
+  }
   Value used = usedRows(t);
-  // The next chunk's inputs, and the looks.
   Values carried = loadInputs(t, t.i64(0), t.i32(0));
   carried.push_back(looks);
-  bool isOneChunk = shape.chunks() == 1;
-  auto chunkOfStep = [&](const ThreadBuilder &t, Value number, Value state, Value chunkRow,
-                         ValueRange own) {
-    // What the gates need next is on its way while tensor cores work.
-    Value following = t.add(chunkRow, shape.chunk);
-    Value isLast = t.isEqual(following, used);
-    Values next = isOneChunk ? loadInputs(t, t.add(number, 1), chunkRow)
-                             : loadInputs(t, t.select(isLast, t.add(number, 1), number),
-                                          t.select(isLast, t.i32(0), following));
-    Value wanted = t.toI32(number), looks = await(t, number, chunkRow, own.back());
-    Totals totals;
-    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks, totals)
-                                : multiplyFloats(t, state, chunkRow, wanted, looks));
-    if (!shape.isDirect) {
-      storeTotals(t, totals);
-      t.barrier();
+  auto runRows = [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
+    Values next =
+        b.loop(b.i32(0), used, b.i32(shape.chunk), now,
+               [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
+                 return runChunk(c, number, chunkRow, own, [&] {
+                   Value following = c.add(chunkRow, shape.chunk);
+                   Value isLast = c.isEqual(following, used);
+                   return loadInputs(c, c.select(isLast, c.add(number, 1), number),
+                                     c.select(isLast, c.i32(0), following));
+                 });
+               });
+    // Behind it every block of a cluster has the new state.
+    if (isCluster()) {
+      b.arriveAtCluster();
+      b.waitForCluster();
     }
-    Words words = computeGates(t, number, chunkRow, own.drop_back(), totals);
-    if (isOneChunk && isCluster) {
-      t.arriveAtCluster();
-    } else {
-      t.barrier();
-      tellChunk(t, number, chunkRow);
-    }
-    writeStates(t, number, words);
     return next;
   };
-  return t
-      .loop(t.i64(0), steps, t.i64(1), carried,
-            [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
-              Value state = stateOf(b, number);
-              Values next =
-                  isOneChunk
-                      ? chunkOfStep(b, number, state, b.i32(0), now)
-                      : b.loop(
-                            b.i32(0), used, b.i32(shape.chunk), now,
-                            [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
-                              return chunkOfStep(c, number, state, chunkRow, own);
-                            });
-              // Behind it every block of a cluster has the new state.
-              if (isCluster && !isOneChunk) {
-                b.arriveAtCluster();
-              }
-              if (isCluster) {
-                b.waitForCluster();
-              }
-              return next;
-            })
-      .back();
+  return t.loop(t.i64(0), steps, t.i64(1), carried, runRows).back();
 }
 
 /// The last states, and zeros behind the end of each row's sequence.

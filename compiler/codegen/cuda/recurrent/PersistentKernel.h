@@ -111,7 +111,11 @@ private:
   void tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const;
   void writeStates(const ThreadBuilder &t, Value number, llvm::ArrayRef<Word> words) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
-  Value runSteps(const ThreadBuilder &t, Value looks);
+  bool isCluster() const { return !shape.layout.grid && shape.layout.blocks > 1; }
+  Values runChunk(const ThreadBuilder &t, Value number, Value chunkRow, mlir::ValueRange carried,
+                  llvm::function_ref<Values()> following) const;
+  Value runWhole(const ThreadBuilder &t, Value looks) const;
+  Value runSteps(const ThreadBuilder &t, Value looks) const;
   void finish(const ThreadBuilder &t) const;
 
   RegionBuilder &region;
