@@ -3,6 +3,7 @@
 // itself. A state overwrites the one before the last, which all blocks have read: each has sent the
 // last one behind that.
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
 #include "engine/KernelAbi.h"
@@ -166,8 +167,10 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
     // Two threads that have a word send it to half of the blocks.
     int64_t own = word.isOwn ? layout.blocks / 2 : layout.blocks;
     Value first = word.isOwn ? t.select(word.isOwn, t.i32(0), t.i32(own)) : t.i32(0);
+    Value arrival = arrivalsOf(t, t.add(number, 1));
     for (int64_t block = 0; block < own; ++block) {
-      t.store(word.bits, t.remote(place, t.add(first, block)), 4);
+      Value target = t.add(first, block);
+      storeAsync(t, t.remote(place, target), word.bits, t.remote(arrival, target));
     }
     return;
   }
@@ -181,6 +184,25 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
                "l,r,r,~{memory}", {place, word.bits, b.toI32(b.add(number, 1))});
   };
   word.isOwn ? t.when(word.isOwn, store) : store(t);
+}
+
+/// What counts the bytes of a state that arrive in the block.
+Value PersistentKernel::arrivalsOf(const ThreadBuilder &t, Value number) const {
+  return t.offset(arrivals, t.builder.getI64Type(), t.rem(number, 2));
+}
+
+/// Of one thread: what is to arrive of a state.
+void PersistentKernel::expectState(const ThreadBuilder &t, Value number) const {
+  Value bytes = t.mul(usedRows(t), shape.layout.blocks * shape.units * shape.bytes);
+  arriveExpecting(t, arrivalsOf(t, number), bytes);
+}
+
+/// Until the block has a state from all blocks of the cluster. None sends the next but one before
+/// all threads that send are here.
+void PersistentKernel::awaitState(const ThreadBuilder &t, Value number) const {
+  waitForPhase(t, arrivalsOf(t, number), t.toI32(t.rem(t.div(t.add(number, -1), 2), 2)));
+  t.when(t.isEqual(thread, t.i32(0)),
+         [&](const ThreadBuilder &b) { expectState(b, b.add(number, 2)); });
 }
 
 /// That the chunk's new states of the block are there, of which all threads know.

@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -101,6 +102,7 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
   };
   const PersistentLayout &layout = shape.layout;
   if (!layout.grid) {
+    arrivals = take(isCluster() ? 2 * kBarrierBytes : 0);
     sharedStates = take(2 * layout.rows * shape.stateStride() * shape.bytes);
   } else if (!shape.isHalf) {
     staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
@@ -235,10 +237,17 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
            write(b, b.f32(0), sharedStates, b.add(at, shape.layout.rows * stride));
            return {};
          });
-  // The memory of a block may be written to only once the block runs.
   if (shape.layout.blocks == 1) {
     return t.barrier();
   }
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &b) {
+    for (int64_t number : {1, 2}) {
+      initBarrier(b, arrivalsOf(b, b.i64(number)), 1);
+      expectState(b, b.i64(number));
+    }
+    publishBarriers(b);
+  });
+  // The memory of a block may be written to only once the block runs.
   t.arriveAtCluster();
   t.waitForCluster();
 }
@@ -257,9 +266,9 @@ Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value ch
     t.barrier();
   }
   Words words = computeGates(t, number, chunkRow, carried.drop_back(), totals);
-  if (shape.chunks() == 1 && isCluster()) {
-    t.arriveAtCluster();
-  } else {
+  // Of a cluster all threads know by the bytes that arrive; where some send none, they wait.
+  bool isAwaited = shape.chunks() == 1 && isCluster();
+  if (!isAwaited || (shape.isDirect && isThere(t, elementAt(t, chunkRow, 0)))) {
     t.barrier();
     tellChunk(t, number, chunkRow);
   }
@@ -292,7 +301,7 @@ Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
               return loadInputs(c, c.add(number, turns), c.i32(0));
             });
             if (isCluster()) {
-              c.waitForCluster();
+              awaitState(c, c.add(number, 1));
             }
             return of;
           };
@@ -327,10 +336,8 @@ Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) const {
                                      c.select(isLast, c.i32(0), following));
                  });
                });
-    // Behind it every block of a cluster has the new state.
     if (isCluster()) {
-      b.arriveAtCluster();
-      b.waitForCluster();
+      awaitState(b, b.add(number, 1));
     }
     return next;
   };

@@ -108,10 +108,13 @@ private:
   Value await(const ThreadBuilder &t, Value number, Value chunkRow, Value looks) const;
   Word pairOf(const ThreadBuilder &t, const Element &of, Value f32) const;
   void sendWord(const ThreadBuilder &t, Value number, const Word &word) const;
+  Value arrivalsOf(const ThreadBuilder &t, Value number) const;
+  void expectState(const ThreadBuilder &t, Value number) const;
+  void awaitState(const ThreadBuilder &t, Value number) const;
   void tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const;
   void writeStates(const ThreadBuilder &t, Value number, llvm::ArrayRef<Word> words) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;
-  bool isCluster() const { return !shape.layout.grid && shape.layout.blocks > 1; }
+  bool isCluster() const { return shape.isCluster(); }
   Values runChunk(const ThreadBuilder &t, Value number, Value chunkRow, mlir::ValueRange carried,
                   llvm::function_ref<Values()> following) const;
   Value runWhole(const ThreadBuilder &t, Value looks) const;
@@ -122,7 +125,7 @@ private:
   mutable tn::RecurrenceOp op; ///< whose accessors are not const
   PersistentShape shape;
   KernelFrame frame;
-  Value sharedStates, flags, globalStates, status;            ///< of a cluster; of a grid
+  Value sharedStates, arrivals, flags, globalStates, status; ///< of a cluster; of a grid
   Value thread, lane, warp, part, group, rank;                ///< i32
   Value tile, steps, batch;                            ///< i64
   Value sums, before, cells, staged, lengths, weights; ///< in shared memory

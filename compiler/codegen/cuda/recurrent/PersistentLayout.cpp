@@ -71,7 +71,7 @@ int64_t PersistentShape::stateStride() const {
 int64_t PersistentShape::sharedBytes() const {
   int64_t own = layout.rows * (2 * units * 4 + 4);
   int64_t states = layout.grid ? (isHalf ? 0 : kWarps * chunk * partDepth * bytes)
-                               : 2 * layout.rows * stateStride() * bytes;
+                               : 2 * layout.rows * stateStride() * bytes + (isCluster() ? 16 : 0);
   return llvm::alignTo(sumBytes() + own + states, 16) + kept * kThreads * 4;
 }
 

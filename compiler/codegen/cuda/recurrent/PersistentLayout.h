@@ -39,6 +39,8 @@ struct PersistentShape {
 
   int64_t sharedBytes() const;
   bool fits(const target::Target &gpu) const;
+  /// Several blocks with each other's shared memory.
+  bool isCluster() const { return !layout.grid && layout.blocks > 1; }
   /// Rows of the batch from one state in the group's shared memory to the next, in elements.
   int64_t stateStride() const;
   int64_t sumStride() const { return columns + 4; }
