@@ -14,9 +14,14 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Rows whose sums a warp has in registers at once.
-int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf, bool isHeld) {
-  int64_t most = !isHalf || tiles > 2 ? 8 : !isHeld ? 16 : tiles == 2 ? 32 : 64;
+/// Rows whose sums a warp has in registers at once, beside `words` of weights.
+int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf, int64_t words) {
+  bool isHeld = words <= tuning::kPersistentWords;
+  int64_t most = tiles > 4 ? 8 : tiles > 2 || !isHeld ? 16 : tiles == 2 ? 32 : 64;
+  if (!isHalf) {
+    // A multiply-add is an instruction for each: no more than stay near the multiprocessor.
+    most = std::clamp<int64_t>(32 / tiles, 8, words > 64 ? 16 : 32);
+  }
   most = std::min(most, rows);
   while (rows % most != 0) {
     most /= 2;
@@ -44,7 +49,7 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   depth = partDepth * layout.parts;
   // Whole fragments, or depths of all tiles.
   int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
-  chunk = chunkOf(layout.rows, tiles, isHalf, words <= tuning::kPersistentWords);
+  chunk = chunkOf(layout.rows, tiles, isHalf, words);
   held = std::min(words, tuning::kPersistentWords / group * group);
   kept = 0;
   streamed = 0;

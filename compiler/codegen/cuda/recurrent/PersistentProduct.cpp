@@ -20,8 +20,8 @@ constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
 constexpr int64_t kVectorsFromShared = 4;
 /// Products of a warp that run beside each other.
 constexpr int64_t kChains = 4;
-/// Registers of a thread, but for addresses and counters.
-constexpr int64_t kRegisters = 200;
+/// Registers of a thread, but for addresses and counters; a loop that looks for tags has more.
+constexpr int64_t kRegisters = 192, kTaggedRegisters = 180;
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 
@@ -116,8 +116,9 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
 /// What a lane asks the L2 for before it multiplies: each batch takes the way there and back.
 int64_t PersistentKernel::vectorsFromL2() const {
   int64_t sums = shape.isHalf ? shape.tiles * shape.chunk / kMmaColumns * 4 : 0;
-  int64_t room = kRegisters - shape.held - sums - shape.gates * shape.elements();
-  return std::max<int64_t>(1, room / (shape.layout.isTagged() ? 8 : 4));
+  bool isTagged = shape.layout.isTagged();
+  int64_t room = (isTagged ? kTaggedRegisters : kRegisters) - shape.held - sums - shape.gates * shape.elements();
+  return std::clamp<int64_t>(room / (isTagged ? 8 : 4), 1, isTagged ? 8 : 16);
 }
 
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
