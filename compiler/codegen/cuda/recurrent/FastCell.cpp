@@ -21,8 +21,7 @@ RecurrentCell fastCell(const ThreadBuilder &t, tn::RecurrenceOp op) {
     if (!x.getType().isF32() || (name != "sigmoid" && name != "tanh")) {
       return {};
     }
-    return name == "sigmoid" ? rising(t, x, -1)
-                             : t.fma(rising(t, x, 2), t.f32(-2), t.f32(1));
+    return name == "sigmoid" ? rising(t, x, -1) : t.fma(rising(t, x, 2), t.f32(-2), t.f32(1));
   });
 }
 

@@ -1,5 +1,5 @@
-// Recurrent cells of f32 on GPUs: sigmoid and tanh without quotients of IEEE, whose branches took most
-// of a step.
+// Recurrent cells of f32 on GPUs: sigmoid and tanh without quotients of IEEE, whose branches took
+// most of a step.
 #pragma once
 
 #include "compiler/codegen/common/math/RecurrentCell.h"

@@ -171,8 +171,7 @@ PersistentKernel::Words PersistentKernel::computeDirect(const ThreadBuilder &t, 
       Values states;
       for (int64_t i = 0; i < 2; ++i) {
         ValueRange own = inputs.slice((round + i) * shape.gates, shape.gates);
-        states.push_back(
-            keepState(b, number, i ? second : first, sumsOf(round + i, totals), own));
+        states.push_back(keepState(b, number, i ? second : first, sumsOf(round + i, totals), own));
       }
       Value other = b.shuffleXor(b.select(isOdd, states[0], states[1]), kNextUnit);
       Value bits = b.packPair(shape.element, b.select(isOdd, other, states[0]),

@@ -1,6 +1,6 @@
-// A step: warps multiply their parts of the state with the weights that they hold, sums of all
-// parts meet in shared memory, threads compute the gates, the block's part of the new state goes to
-// all other blocks. Relies on the blocks of a group running at the same time.
+// The frame of a persistent recurrence: what lies where in shared memory, which elements a thread
+// has, what stands before the first step and behind the last. Relies on the blocks of a group
+// running at the same time.
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
@@ -250,98 +250,6 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
   // The memory of a block may be written to only once the block runs.
   t.arriveAtCluster();
   t.waitForCluster();
-}
-
-/// `carried` is the chunk's inputs and the looks; returns those of the chunk that `following` loads
-/// the inputs of, which are on their way while the blocks exchange states and multiply them.
-Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value chunkRow,
-                                  ValueRange carried, function_ref<Values()> following) const {
-  Value state = stateOf(t, number), wanted = t.toI32(number);
-  Value looks = await(t, number, chunkRow, carried.back());
-  Totals totals;
-  looks = shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks, totals)
-                       : multiplyFloats(t, state, chunkRow, wanted, looks);
-  if (!shape.isDirect) {
-    storeTotals(t, totals);
-    t.barrier();
-  }
-  Words words = computeGates(t, number, chunkRow, carried.drop_back(), totals);
-  // Of a cluster all threads know by the bytes that arrive; where some send none, they wait.
-  bool isAwaited = shape.chunks() == 1 && isCluster();
-  if (!isAwaited || (shape.isDirect && isThere(t, elementAt(t, chunkRow, 0)))) {
-    t.barrier();
-    tellChunk(t, number, chunkRow);
-  }
-  Values next = following();
-  next.push_back(looks);
-  writeStates(t, number, words);
-  return next;
-}
-
-/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step
-/// is shorter than the way of its inputs, which are asked for two steps before.
-Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
-  int64_t turns = shape.layout.blocks == 1 ? 2 : 1, inputs = shape.gates * shape.elements();
-  Values carried;
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    carried.append(loadInputs(t, t.i64(turn), t.i32(0)));
-  }
-  carried.push_back(looks);
-  Values left = t.loop(
-      t.i64(0), steps, t.i64(turns), carried,
-      [&](const ThreadBuilder &b, Value first, ValueRange now) -> Values {
-        Values next;
-        Value looks = now.back();
-        for (int64_t turn = 0; turn < turns; ++turn) {
-          Values own(now.slice(turn * inputs, inputs));
-          own.push_back(looks);
-          Value number = b.add(first, turn);
-          auto run = [&](const ThreadBuilder &c) -> Values {
-            Values of = runChunk(c, number, c.i32(0), own, [&] {
-              return loadInputs(c, c.add(number, turns), c.i32(0));
-            });
-            if (isCluster()) {
-              awaitState(c, c.add(number, 1));
-            }
-            return of;
-          };
-          own = turn == 0 ? run(b)
-                          : b.choose(b.isLess(number, steps), run,
-                                     [&](const ThreadBuilder &) -> Values { return own; });
-          next.append(own.begin(), own.end() - 1);
-          looks = own.back();
-        }
-        next.push_back(looks);
-        return next;
-      });
-  return left.back();
-}
-
-/// Returns the looks that are left.
-Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) const {
-  if (shape.chunks() == 1) {
-    return runWhole(t, looks);
-  }
-  Value used = usedRows(t);
-  Values carried = loadInputs(t, t.i64(0), t.i32(0));
-  carried.push_back(looks);
-  auto runRows = [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
-    Values next =
-        b.loop(b.i32(0), used, b.i32(shape.chunk), now,
-               [&](const ThreadBuilder &c, Value chunkRow, ValueRange own) -> Values {
-                 return runChunk(c, number, chunkRow, own, [&] {
-                   Value following = c.add(chunkRow, shape.chunk);
-                   Value isLast = c.isEqual(following, used);
-                   return loadInputs(c, c.select(isLast, c.add(number, 1), number),
-                                     c.select(isLast, c.i32(0), following));
-                 });
-               });
-    if (isCluster()) {
-      awaitState(b, b.add(number, 1));
-    }
-    return next;
-  };
-  return t.loop(t.i64(0), steps, t.i64(1), carried, runRows).back();
 }
 
 /// The last states, and zeros behind the end of each row's sequence.

@@ -126,10 +126,10 @@ private:
   PersistentShape shape;
   KernelFrame frame;
   Value sharedStates, arrivals, flags, globalStates, status; ///< of a cluster; of a grid
-  Value thread, lane, warp, part, group, rank;                ///< i32
-  Value tile, steps, batch;                            ///< i64
-  Value sums, before, cells, staged, lengths, weights; ///< in shared memory
-  Values held;                                         ///< words of the thread's weights
+  Value thread, lane, warp, part, group, rank;               ///< i32
+  Value tile, steps, batch;                                  ///< i64
+  Value sums, before, cells, staged, lengths, weights;       ///< in shared memory
+  Values held;                                               ///< words of the thread's weights
 };
 
 } // namespace tenon::codegen::cuda

@@ -32,7 +32,8 @@ Values loadShared(const ThreadBuilder &t, Value pointer) {
 
 } // namespace
 
-/// Of the block's column (a gate's units side by side, unless isDirect); zero where there is none. As stored.
+/// Of the block's column (a gate's units side by side, unless isDirect); zero where there is none.
+/// As stored.
 Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) const {
   Value gate = t.div(column, shape.units), local = t.rem(column, shape.units);
   if (shape.isDirect) {
@@ -117,7 +118,8 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
 int64_t PersistentKernel::vectorsFromL2() const {
   int64_t sums = shape.isHalf ? shape.tiles * shape.chunk / kMmaColumns * 4 : 0;
   bool isTagged = shape.layout.isTagged();
-  int64_t room = (isTagged ? kTaggedRegisters : kRegisters) - shape.held - sums - shape.gates * shape.elements();
+  int64_t room = (isTagged ? kTaggedRegisters : kRegisters) - shape.held - sums -
+                 shape.gates * shape.elements();
   return std::clamp<int64_t>(room / (isTagged ? 8 : 4), 1, isTagged ? 8 : 16);
 }
 
