@@ -50,7 +50,8 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   // Whole fragments, or depths of all tiles.
   int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
   chunk = chunkOf(layout.rows, tiles, isHalf, words);
-  held = std::min(words, tuning::kPersistentWords / group * group);
+  int64_t most = layout.isTagged() ? tuning::kTaggedWords : tuning::kPersistentWords;
+  held = std::min(words, most / group * group);
   kept = 0;
   streamed = 0;
   if (int64_t more = words - held; more > 0) {

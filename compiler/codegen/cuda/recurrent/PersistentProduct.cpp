@@ -21,7 +21,7 @@ constexpr int64_t kVectorsFromShared = 4;
 /// Products of a warp that run beside each other.
 constexpr int64_t kChains = 4;
 /// Registers of a thread, but for addresses and counters; a loop that looks for tags has more.
-constexpr int64_t kRegisters = 192, kTaggedRegisters = 180;
+constexpr int64_t kRegisters = 192, kTaggedRegisters = 196;
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 

@@ -38,43 +38,45 @@ Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value ch
   return next;
 }
 
-/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step
-/// is shorter than the way of its inputs, which are asked for two steps before.
+/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step is
+/// shorter than the way of its inputs: two steps' are asked for together, two steps before. Apart
+/// the first would wait for the second, as a thread waits for all that it has asked for.
 Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
   int64_t turns = shape.layout.blocks == 1 ? 2 : 1, inputs = shape.gates * shape.elements();
-  Values carried;
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    carried.append(loadInputs(t, t.i64(turn), t.i32(0)));
-  }
+  auto loadTurns = [&](const ThreadBuilder &b, Value first) {
+    Values loaded;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      loaded.append(loadInputs(b, b.add(first, turn), b.i32(0)));
+    }
+    return loaded;
+  };
+  Values carried = loadTurns(t, t.i64(0));
   carried.push_back(looks);
-  Values left =
-      t.loop(t.i64(0), steps, t.i64(turns), carried,
-             [&](const ThreadBuilder &b, Value first, ValueRange now) -> Values {
-               Values next;
-               Value looks = now.back();
-               for (int64_t turn = 0; turn < turns; ++turn) {
-                 Values own(now.slice(turn * inputs, inputs));
-                 own.push_back(looks);
-                 Value number = b.add(first, turn);
-                 auto run = [&](const ThreadBuilder &c) -> Values {
-                   Values of = runChunk(c, number, c.i32(0), own, [&] {
-                     return loadInputs(c, c.add(number, turns), c.i32(0));
-                   });
-                   if (isCluster()) {
-                     awaitState(c, c.add(number, 1));
-                   }
-                   return of;
-                 };
-                 own = turn == 0 ? run(b)
-                                 : b.choose(b.isLess(number, steps), run,
-                                            [&](const ThreadBuilder &) -> Values { return own; });
-                 next.append(own.begin(), own.end() - 1);
-                 looks = own.back();
-               }
-               next.push_back(looks);
-               return next;
-             });
-  return left.back();
+  auto run = [&](const ThreadBuilder &b, Value first, ValueRange now) -> Values {
+    Values ahead = turns > 1 ? loadTurns(b, b.add(first, turns)) : Values();
+    Value looks = now.back();
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      Values own(now.slice(turn * inputs, inputs));
+      own.push_back(looks);
+      Value number = b.add(first, turn);
+      auto runTurn = [&](const ThreadBuilder &c) -> Values {
+        Values next = runChunk(c, number, c.i32(0), own, [&] {
+          return turns > 1 ? Values() : loadInputs(c, c.add(number, 1), c.i32(0));
+        });
+        if (isCluster()) {
+          awaitState(c, c.add(number, 1));
+        }
+        return next;
+      };
+      auto skip = [&](const ThreadBuilder &) -> Values { return {looks}; };
+      Values next = turn == 0 ? runTurn(b) : b.choose(b.isLess(number, steps), runTurn, skip);
+      looks = next.pop_back_val();
+      ahead.append(next);
+    }
+    ahead.push_back(looks);
+    return ahead;
+  };
+  return t.loop(t.i64(0), steps, t.i64(turns), carried, run).back();
 }
 
 /// Returns the looks that are left.

@@ -355,10 +355,25 @@ void RecurrenceKernel::emit() {
   }
   // The memory of a block may be written to only once the block runs.
   meet(t);
-  t.loop(t.i64(0), length, t.i64(1), loadInputs(t, t.i64(0)),
-         [&](const ThreadBuilder &b, Value number, ValueRange aheads) -> Values {
-           Values next = loadInputs(b, b.add(number, 1));
-           step(b, number, aheads);
+  // A step of held weights is shorter than the way of its inputs: two steps' are asked for together.
+  int64_t turns = phases[0].held.empty() ? 1 : 2;
+  auto loadTurns = [&](const ThreadBuilder &b, Value first) {
+    Values loaded;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      loaded.append(loadInputs(b, b.add(first, turn)));
+    }
+    return loaded;
+  };
+  t.loop(t.i64(0), length, t.i64(turns), loadTurns(t, t.i64(0)),
+         [&](const ThreadBuilder &b, Value first, ValueRange aheads) -> Values {
+           Values next = loadTurns(b, b.add(first, turns));
+           step(b, first, aheads.take_front(phases.size()));
+           if (turns > 1) {
+             Value second = b.add(first, 1);
+             b.when(b.isLess(second, length), [&](const ThreadBuilder &c) {
+               step(c, second, aheads.drop_front(phases.size()));
+             });
+           }
            return next;
          });
   finish(t);

@@ -26,6 +26,8 @@ inline constexpr double kClusterShare = 0.94;
 /// (nearly half of its registers: no more leaves room for sums), and rows of the batch of a group
 /// at most. Derived; chosen.
 inline constexpr int64_t kPersistentWords = 112, kPersistentRows = 128;
+/// The same beside words with tags, of which all of a chunk are on the way together.
+inline constexpr int64_t kTaggedWords = 88;
 /// Bytes of a block's shared memory up to which it keeps what its registers do not hold: what GPUs
 /// with as much have (a layer does not fit on others). Derived.
 inline constexpr int64_t kPersistentShared = 227 * 1024;
