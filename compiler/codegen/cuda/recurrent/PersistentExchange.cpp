@@ -37,6 +37,14 @@ Values loadTagged(const ThreadBuilder &t, Value pointer) {
   return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
 }
 
+/// A word that other blocks wait for.
+void storeRelaxed(const ThreadBuilder &t, Value pointer, Value word) {
+  t.assembly(Type(), "st.relaxed.gpu.global.b32 [$0], $1;", "l,r,~{memory}", {pointer, word});
+}
+
+/// A float that is not a number; a mark has all bits.
+constexpr int64_t kNoNumber = 0x7fffffff;
+
 } // namespace
 
 GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
@@ -46,7 +54,8 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
   int64_t elements = shape.layout.rows * shape.depth;
   int64_t spread = shape.layout.isTagged() ? 2 : 1;
   int64_t flags = shape.chunks() * shape.layout.blocks;
-  GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),
+  int64_t slots = shape.layout.slots();
+  GridExchange exchange = {region.addTemporary(tiles * (slots * spread * elements * shape.bytes)),
                            region.addTemporary(tiles * (flags * 4))};
   unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
   KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
@@ -66,7 +75,7 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
           return {c.load(shape.element, from, shape.bytes)};
         },
         [&](const ThreadBuilder &) -> Values { return {zero}; });
-    Value to = b.add(b.mul(b.div(at, elements), 2 * elements), b.rem(at, elements));
+    Value to = b.add(b.mul(b.div(at, elements), slots * elements), b.rem(at, elements));
     int64_t ofWord = 4 / shape.bytes;
     auto store = [&](Value element, Value place) {
       if (shape.layout.isTagged()) {
@@ -77,8 +86,22 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
       }
       b.store(element, b.offset(frame.buffer(1), shape.element, place), shape.bytes);
     };
-    store(value[0], to);
-    store(zero, b.add(to, elements));
+    if (!shape.layout.isMarked()) {
+      store(value[0], to);
+      return store(zero, b.add(to, elements));
+    }
+    Type bits = b.builder.getIntegerType(unsigned(8 * shape.bytes));
+    auto constant = [&](int64_t of) -> Value {
+      return arith::ConstantOp::create(b.builder, b.location, b.builder.getIntegerAttr(bits, of));
+    };
+    Value own = b.bitcast(bits, value[0]);
+    // No state is a mark: what is not a number becomes another such.
+    store(b.select(b.isEqual(own, constant(-1)), constant(kNoNumber >> (32 - 8 * shape.bytes)), own), to);
+    Value isSent = b.isLess(k, b.i64(shape.layout.blocks * shape.units));
+    Value mark = b.select(isSent, constant(-1), constant(0));
+    for (int64_t slot = 1; slot < slots; ++slot) {
+      store(mark, b.add(to, slot * elements));
+    }
   });
   t.when(t.isLess(at, t.mul(count, flags)), [&](const ThreadBuilder &b) {
     b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
@@ -133,12 +156,13 @@ void PersistentKernel::reportWait(const ThreadBuilder &t) const {
 
 /// Where the state before a step lies.
 Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
-  Value parity = t.rem(number, 2);
+  int64_t slots = shape.layout.slots();
+  Value own = t.rem(number, slots);
   if (!shape.layout.grid) {
     int64_t elements = shape.layout.rows * shape.stateStride();
-    return t.offset(sharedStates, shape.element, t.mul(parity, elements));
+    return t.offset(sharedStates, shape.element, t.mul(own, elements));
   }
-  Value slot = t.add(t.mul(tile, 2), parity);
+  Value slot = t.add(t.mul(tile, slots), own);
   return t.offset(globalStates, shape.element,
                   t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
 }
@@ -175,6 +199,12 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
     return;
   }
   auto store = [&](const ThreadBuilder &b) {
+    if (layout.isMarked()) {
+      // Halves are converted: none is a mark.
+      Value isMark = b.isEqual(word.bits, b.i32(-1));
+      Value bits = shape.isHalf ? word.bits : b.select(isMark, b.i32(kNoNumber), word.bits);
+      return storeRelaxed(b, b.offset(next, shape.element, at), bits);
+    }
     if (!layout.isTagged()) {
       return b.store(word.bits, b.offset(next, shape.element, at), 4);
     }
@@ -184,6 +214,26 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
                "l,r,r,~{memory}", {place, word.bits, b.toI32(b.add(number, 1))});
   };
   word.isOwn ? t.when(word.isOwn, store) : store(t);
+}
+
+/// Marks where the state after the next two is written, at which no block looks any more: the one
+/// that was there is read before this one is sent.
+void PersistentKernel::markMissing(const ThreadBuilder &t, Value number, const Word &word) const {
+  if (!shape.layout.isMarked()) {
+    return;
+  }
+  Value at = t.add(t.mul(word.of.inTile, shape.depth), word.of.unit);
+  Value place = t.offset(stateOf(t, t.add(number, 3)), shape.element, at);
+  auto store = [&](const ThreadBuilder &b) { storeRelaxed(b, place, b.i32(-1)); };
+  word.isOwn ? t.when(word.isOwn, store) : store(t);
+}
+
+/// Once in each step of each thread: who has seen a state of this block also sees the marks that
+/// the block made in the step before it.
+void PersistentKernel::orderMarks(const ThreadBuilder &t) const {
+  if (shape.layout.isMarked()) {
+    t.assembly(Type(), "fence.acq_rel.gpu;", "~{memory}", {});
+  }
 }
 
 /// What counts the bytes of a state that arrive in the block.
@@ -225,7 +275,7 @@ Value PersistentKernel::isSent(const ThreadBuilder &t, Value k) const {
 Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef<Value> elements,
                                    ArrayRef<Value> isSent, Value wanted, Value looks,
                                    SmallVectorImpl<Values> &vectors) const {
-  if (!shape.layout.isTagged()) {
+  if (!shape.layout.isTagged() && !shape.layout.isMarked()) {
     for (Value element : elements) {
       vectors.push_back(loadFresh(t, t.offset(state, shape.element, element)));
     }
@@ -234,8 +284,16 @@ Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef
   // The words of all vectors, and one that is 0 if all are there.
   auto look = [&](const ThreadBuilder &b) {
     Values words;
-    Value missing = b.i32(0);
+    Value missing = b.i32(0), highest = b.i32(0);
     for (auto [element, sent] : llvm::zip_equal(elements, isSent)) {
+      if (shape.layout.isMarked()) {
+        Values vector = loadFresh(b, b.offset(state, shape.element, element));
+        for (Value word : vector) {
+          highest = arith::MaxUIOp::create(b.builder, b.location, highest, word);
+        }
+        words.append(vector);
+        continue;
+      }
       Value place = b.offset(state, shape.element, b.mul(element, 2));
       for (int64_t half = 0; half < 2; ++half) {
         Values pair = loadTagged(b, b.offset(place, b.i32Type(), 4 * half));
@@ -244,7 +302,8 @@ Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef
         words.append({pair[0], pair[2]});
       }
     }
-    words.push_back(missing);
+    Value isMarked = b.isEqual(highest, b.i32(-1));
+    words.push_back(bitOr(b, missing, b.select(isMarked, b.i32(1), b.i32(0))));
     return words;
   };
   Values first = look(t);

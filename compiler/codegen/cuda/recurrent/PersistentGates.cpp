@@ -141,6 +141,7 @@ PersistentKernel::Words PersistentKernel::computeGates(const ThreadBuilder &t, V
       ValueRange own = inputs.slice(round * shape.gates, shape.gates);
       Word sent = pairOf(b, of, keepState(b, number, of, sumsOf(b, of), own));
       sendWord(b, number, sent);
+      markMissing(b, number, sent);
       return {sent.bits};
     };
     Value isOwn = isThere(t, of);

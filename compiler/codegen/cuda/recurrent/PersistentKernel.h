@@ -111,6 +111,8 @@ private:
   Value arrivalsOf(const ThreadBuilder &t, Value number) const;
   void expectState(const ThreadBuilder &t, Value number) const;
   void awaitState(const ThreadBuilder &t, Value number) const;
+  void markMissing(const ThreadBuilder &t, Value number, const Word &word) const;
+  void orderMarks(const ThreadBuilder &t) const;
   void tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const;
   void writeStates(const ThreadBuilder &t, Value number, llvm::ArrayRef<Word> words) const;
   Value stateOf(const ThreadBuilder &t, Value number) const;

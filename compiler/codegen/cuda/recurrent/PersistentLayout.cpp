@@ -40,7 +40,7 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   // New states travel as whole vectors.
   units = llvm::alignTo(llvm::divideCeil(hidden, layout.blocks), 16 / bytes);
   int64_t groups = kWarps / layout.parts;
-  isDirect = isHalf && layout.parts == 1 && hidden % 2 == 0;
+  isDirect = isHalf && layout.parts == 1 && !layout.grid && hidden % 2 == 0;
   tiles = isDirect ? tilesOfUnits() * llvm::divideCeil(units, 8 * kWarps)
                    : llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
   columns = groups * tiles * kTile;
@@ -141,6 +141,7 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
       if (blocks > 1 && blocks <= gpu.cores && !gpu.part.empty()) {
         consider(blocks, rows, PersistentLayout::kFlags);
         consider(blocks, rows, PersistentLayout::kTagged);
+        consider(blocks, rows, PersistentLayout::kMarked);
       }
     }
     if (rows >= batch) {

@@ -20,9 +20,13 @@ struct PersistentLayout {
   /// there; kTagged, each word of 4 bytes has the state's number beside it, which is twice the
   /// bytes and one way in place of two.
   int64_t grid = 0;
-  static constexpr int64_t kCluster = 0, kFlags = 1, kTagged = 2;
+  /// kMarked: a word that no state has stands where none was written yet.
+  static constexpr int64_t kCluster = 0, kFlags = 1, kTagged = 2, kMarked = 3;
 
   bool isTagged() const { return grid == kTagged; }
+  bool isMarked() const { return grid == kMarked; }
+  /// States in the L2 that take turns.
+  int64_t slots() const { return isMarked() ? 4 : 2; }
 };
 template <typename Visitor> void visitParameters(Visitor &visit, PersistentLayout &layout) {
   visit("blocks", layout.blocks);

@@ -66,6 +66,7 @@ Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
         if (isCluster()) {
           awaitState(c, c.add(number, 1));
         }
+        orderMarks(c);
         return next;
       };
       auto skip = [&](const ThreadBuilder &) -> Values { return {looks}; };
@@ -100,6 +101,7 @@ Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) const {
     if (isCluster()) {
       awaitState(b, b.add(number, 1));
     }
+    orderMarks(b);
     return next;
   };
   return t.loop(t.i64(0), steps, t.i64(1), carried, runRows).back();

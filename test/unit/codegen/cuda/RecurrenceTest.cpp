@@ -88,6 +88,15 @@ TEST(PersistentRecurrence, TaggedWordsOfAllTypes) {
   expectRight(lengths, {8, 8, 8, 2});
 }
 
+TEST(PersistentRecurrence, MarkedWordsOfAllTypes) {
+  for (const char *type : {"f16", "bf16", "f32"}) {
+    expectRight({.type = type, .steps = 7}, {4, 2, 8, 3});
+    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 19, .steps = 6}, {5, 8, 32, 3});
+  }
+  Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
+  expectRight(lengths, {8, 8, 8, 3});
+}
+
 TEST(PersistentRecurrence, ClustersOfAllTypes) {
   for (const char *type : {"f16", "bf16", "f32"}) {
     expectRight({.type = type, .hidden = 40, .batch = 9}, {4, 4, 8, 0});
@@ -117,7 +126,7 @@ TEST(PersistentRecurrence, GatesInRegisters) {
     expectRight(layer, {1, 1, 32, 0});
     layer.hidden = 38;
     expectRight(layer, {2, 1, 16, 0});
-    expectRight(layer, {2, 1, 8, 2});
+    expectRight(layer, {2, 1, 8, 3});
     layer.type = "bf16";
     expectRight(layer, {2, 1, 16, 1});
   }
@@ -139,7 +148,8 @@ TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
 
 /// Blocks of which only one runs at a time, which no cooperative launch does.
 TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
-  for (int64_t grid : {PersistentLayout::kFlags, PersistentLayout::kTagged}) {
+  for (int64_t grid :
+       {PersistentLayout::kFlags, PersistentLayout::kTagged, PersistentLayout::kMarked}) {
     Emitter alone = [grid](RegionBuilder &region) -> mlir::FailureOr<bool> {
       tn::RecurrenceOp op = recurrenceOf(region.source);
       emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);

@@ -403,7 +403,17 @@ const std::map<std::string, Single> &singles() {
          running->yield();
        }},
       {"ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
-       [](void *r, const void *a) { memcpy(r, *as<const void *>(a), 16); }},
+       [](void *r, const void *a) {
+         memcpy(r, *as<const void *>(a), 16);
+         ++running->progress;
+         running->yield();
+       }},
+      {"st.relaxed.gpu.global.b32 [$0], $1;",
+       [](void *, const void *a) {
+         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
+         ++running->progress;
+       }},
+      {"fence.acq_rel.gpu;", [](void *, const void *) {}},
       {"{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
        "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
        [](void *r, const void *a) {
