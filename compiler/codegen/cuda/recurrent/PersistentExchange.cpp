@@ -96,7 +96,9 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
     };
     Value own = b.bitcast(bits, value[0]);
     // No state is a mark: what is not a number becomes another such.
-    store(b.select(b.isEqual(own, constant(-1)), constant(kNoNumber >> (32 - 8 * shape.bytes)), own), to);
+    store(
+        b.select(b.isEqual(own, constant(-1)), constant(kNoNumber >> (32 - 8 * shape.bytes)), own),
+        to);
     Value isSent = b.isLess(k, b.i64(shape.layout.blocks * shape.units));
     Value mark = b.select(isSent, constant(-1), constant(0));
     for (int64_t slot = 1; slot < slots; ++slot) {

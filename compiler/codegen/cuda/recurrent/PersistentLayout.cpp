@@ -83,25 +83,31 @@ int64_t PersistentShape::sharedBytes() const {
 
 double persistentStepSeconds(const target::Target &gpu, const PersistentShape &shape) {
   const PersistentLayout &layout = shape.layout;
-  double cycles = 1 / tuning::kClock;
-  double products = double(shape.columns) * double(shape.depth) * double(layout.rows) /
+  double rows = double(layout.rows);
+  double products = double(shape.columns) * double(shape.depth) * rows /
                     (shape.isHalf ? tuning::kMmaPerCycle : tuning::kFmaPerCycle);
+  double gates =
+      rows * double(shape.units * shape.gates) * tuning::kSpecialsOfGate / tuning::kSpecialPerCycle;
   double reduced =
-      shape.isDirect ? 0 : 2.0 * double(layout.parts * layout.rows * shape.columns) * 4;
+      shape.isDirect ? 0
+                     : tuning::kSumPasses * double(layout.parts) * rows * double(shape.columns) * 4;
   double groups = double(PersistentShape::kWarps / layout.parts);
-  double state = double(layout.rows * shape.depth * shape.bytes) * groups;
+  double state = rows * double(shape.depth * shape.bytes) * groups;
   double again = double(shape.kept * PersistentShape::kThreads * 4 * shape.chunks());
-  double inner = (reduced + again) / tuning::kSharedPerCycle + products;
-  double read = double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks());
+  double inner = (reduced + again) / tuning::kSharedPerCycle + products + gates;
+  double seconds =
+      double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks()) / gpu.coreBandwidth;
   if (layout.grid) {
-    double exchange = layout.isTagged() ? tuning::kTaggedExchange : tuning::kGridExchange;
-    return exchange + inner * cycles +
-           ((layout.isTagged() ? 2 : 1) * state + read) / gpu.coreBandwidth;
+    double read = state * double(layout.blocks) * (layout.isTagged() ? 2 : 1);
+    seconds += read / tuning::kStateBandwidth;
+    seconds +=
+        layout.grid == PersistentLayout::kFlags ? tuning::kFlagExchange : tuning::kWordExchange;
+    return seconds + inner / tuning::kClock;
   }
-  double sent = double(layout.rows * shape.units * shape.bytes * layout.blocks);
-  double exchange = layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
-  return exchange + (inner + (state + sent) / tuning::kSharedPerCycle) * cycles +
-         read / gpu.coreBandwidth;
+  double sent = rows * double(shape.units * shape.bytes * layout.blocks);
+  inner += (state + sent) / tuning::kSharedPerCycle;
+  seconds += layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
+  return seconds + inner / tuning::kClock;
 }
 
 std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::RecurrenceOp op) {

@@ -38,9 +38,9 @@ Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value ch
   return next;
 }
 
-/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step is
-/// shorter than the way of its inputs: two steps' are asked for together, two steps before. Apart
-/// the first would wait for the second, as a thread waits for all that it has asked for.
+/// All steps of rows that are one chunk; returns the looks that are left. In a block alone a step
+/// is shorter than the way of its inputs: two steps' are asked for together, two steps before.
+/// Apart the first would wait for the second, as a thread waits for all that it has asked for.
 Value PersistentKernel::runWhole(const ThreadBuilder &t, Value looks) const {
   int64_t turns = shape.layout.blocks == 1 ? 2 : 1, inputs = shape.gates * shape.elements();
   auto loadTurns = [&](const ThreadBuilder &b, Value first) {

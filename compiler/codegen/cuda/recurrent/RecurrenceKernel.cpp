@@ -355,7 +355,8 @@ void RecurrenceKernel::emit() {
   }
   // The memory of a block may be written to only once the block runs.
   meet(t);
-  // A step of held weights is shorter than the way of its inputs: two steps' are asked for together.
+  // A step of held weights is shorter than the way of its inputs: two steps' are asked for
+  // together.
   int64_t turns = phases[0].held.empty() ? 1 : 2;
   auto loadTurns = [&](const ThreadBuilder &b, Value first) {
     Values loaded;

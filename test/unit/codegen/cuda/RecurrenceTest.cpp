@@ -91,7 +91,8 @@ TEST(PersistentRecurrence, TaggedWordsOfAllTypes) {
 TEST(PersistentRecurrence, MarkedWordsOfAllTypes) {
   for (const char *type : {"f16", "bf16", "f32"}) {
     expectRight({.type = type, .steps = 7}, {4, 2, 8, 3});
-    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 19, .steps = 6}, {5, 8, 32, 3});
+    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 19, .steps = 6},
+                {5, 8, 32, 3});
   }
   Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
   expectRight(lengths, {8, 8, 8, 3});
