@@ -168,8 +168,10 @@ TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
 TEST(PersistentRecurrence, RegistersSuffice) {
   const target::Target &gpu = *target::findPart("cuda", "h200");
   for (const Layer &layer :
-       {Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 1024, .batch = 32},
-        Layer{.hidden = 2048, .batch = 32}, Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
+       {Layer{.batch = 32}, Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 512, .batch = 128},
+        Layer{.hidden = 1024, .batch = 32}, Layer{.hidden = 2048, .batch = 32},
+        Layer{.type = "f32", .hidden = 512, .batch = 64},
+        Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
     llvm::Expected<std::string> ptx =
         emitTestPtx(layer.text(), byFamily({"recurrence_persistent"}), gpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
