@@ -1,7 +1,7 @@
-// How blocks exchange states: through the shared memory of a cluster, or through the L2 with flags
-// or tagged words. Release and acquire order what a flag stands for; a tagged word is whole by
-// itself. A state overwrites the one before the last, which all blocks have read: each has sent the
-// last one behind that.
+// How blocks exchange states: through the shared memory of a cluster, where barriers count the
+// bytes that arrive, or through the L2, where a word that no state has stands until a state is
+// written over it. A state overwrites one that all blocks have read: each has sent the next one
+// behind that.
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
@@ -26,17 +26,6 @@ Values loadFresh(const ThreadBuilder &t, Value pointer) {
   return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
 }
 
-/// Two words with their tags behind each, whose pairs are whole.
-Values loadTagged(const ThreadBuilder &t, Value pointer) {
-  Type type =
-      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
-  Value all = t.assembly(type,
-                         "{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
-                         "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
-                         "=r,=r,=r,=r,l,~{memory}", {pointer});
-  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
-}
-
 /// A word that other blocks wait for.
 void storeRelaxed(const ThreadBuilder &t, Value pointer, Value word) {
   t.assembly(Type(), "st.relaxed.gpu.global.b32 [$0], $1;", "l,r,~{memory}", {pointer, word});
@@ -47,18 +36,14 @@ constexpr int64_t kNoNumber = 0x7fffffff;
 
 } // namespace
 
-GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
-                              const PersistentShape &shape) {
+uint32_t emitFirstStates(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape) {
   constexpr unsigned threads = 256;
   AffineExpr tiles = tilesOfBatch(op, shape);
   int64_t elements = shape.layout.rows * shape.depth;
-  int64_t spread = shape.layout.isTagged() ? 2 : 1;
-  int64_t flags = shape.chunks() * shape.layout.blocks;
   int64_t slots = shape.layout.slots();
-  GridExchange exchange = {region.addTemporary(tiles * (slots * spread * elements * shape.bytes)),
-                           region.addTemporary(tiles * (flags * 4))};
+  uint32_t states = region.addTemporary(tiles * (slots * elements * shape.bytes));
   unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
-  KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
+  KernelFrame frame(region, {region.input(first), states}, 1, threads);
   ThreadBuilder t = frame.code();
   Value batch = frame.size64(tn::getDims(op.getInput().getType())[1]);
   Value count = frame.size64(tiles);
@@ -76,20 +61,9 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
         },
         [&](const ThreadBuilder &) -> Values { return {zero}; });
     Value to = b.add(b.mul(b.div(at, elements), slots * elements), b.rem(at, elements));
-    int64_t ofWord = 4 / shape.bytes;
     auto store = [&](Value element, Value place) {
-      if (shape.layout.isTagged()) {
-        // A word, then its tag.
-        Value word = b.mul(b.div(place, ofWord), 2);
-        b.store(b.i32(0), b.offset(frame.buffer(1), b.i32Type(), b.add(word, 1)), 4);
-        place = b.add(b.mul(word, ofWord), b.rem(place, ofWord));
-      }
       b.store(element, b.offset(frame.buffer(1), shape.element, place), shape.bytes);
     };
-    if (!shape.layout.isMarked()) {
-      store(value[0], to);
-      return store(zero, b.add(to, elements));
-    }
     Type bits = b.builder.getIntegerType(unsigned(8 * shape.bytes));
     auto constant = [&](int64_t of) -> Value {
       return arith::ConstantOp::create(b.builder, b.location, b.builder.getIntegerAttr(bits, of));
@@ -99,55 +73,14 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
     store(
         b.select(b.isEqual(own, constant(-1)), constant(kNoNumber >> (32 - 8 * shape.bytes)), own),
         to);
-    Value isSent = b.isLess(k, b.i64(shape.layout.blocks * shape.units));
-    Value mark = b.select(isSent, constant(-1), constant(0));
+    Value isComputed = b.isLess(k, b.i64(shape.layout.blocks * shape.units));
+    Value mark = b.select(isComputed, constant(-1), constant(0));
     for (int64_t slot = 1; slot < slots; ++slot) {
       store(mark, b.add(to, slot * elements));
     }
   });
-  t.when(t.isLess(at, t.mul(count, flags)), [&](const ThreadBuilder &b) {
-    b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
-  });
-  frame.finish((tiles * std::max(elements, flags)).ceilDiv(threads));
-  return exchange;
-}
-
-Value PersistentKernel::flagOf(const ThreadBuilder &t, Value chunkRow, Value sender) const {
-  Value list = t.add(t.mul(tile, shape.chunks()), t.toI64(t.div(chunkRow, shape.chunk)));
-  return t.offset(flags, t.i32Type(), t.add(t.mul(list, shape.layout.blocks), t.toI64(sender)));
-}
-
-/// Until the blocks that compute the warp's part of a chunk of a state have sent it; returns how
-/// many looks are left.
-Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value chunkRow,
-                              Value looks) const {
-  if (shape.layout.grid != PersistentLayout::kFlags) {
-    return looks;
-  }
-  Value begin = t.mul(part, shape.partDepth);
-  Value last =
-      t.min(t.i32(shape.layout.blocks - 1), t.div(t.add(begin, shape.partDepth - 1), shape.units));
-  Value first = t.min(last, t.div(begin, shape.units));
-  Value wanted = t.toI32(number);
-  int64_t senders = llvm::divideCeil(shape.partDepth, shape.units) + 1;
-  for (int64_t from = 0; from < senders; from += kWarp) {
-    Value sender = t.min(last, t.add(t.add(first, lane), from));
-    Value flag = flagOf(t, chunkRow, sender);
-    auto look = [&](const ThreadBuilder &b) {
-      return b.assembly(b.i32Type(), "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}",
-                        {flag});
-    };
-    Values found = loopWhile(
-        t, {look(t), looks},
-        [&](const ThreadBuilder &w, ValueRange now) {
-          return both(w, w.isLess(now[0], wanted), w.isLess(w.i32(0), now[1]));
-        },
-        [&](const ThreadBuilder &w, ValueRange now) { return Values{look(w), w.add(now[1], -1)}; });
-    t.when(t.isLess(found[0], wanted), [&](const ThreadBuilder &b) { reportWait(b); });
-    looks = found[1];
-  }
-  t.warpBarrier();
-  return looks;
+  frame.finish((tiles * elements).ceilDiv(threads));
+  return states;
 }
 
 void PersistentKernel::reportWait(const ThreadBuilder &t) const {
@@ -165,8 +98,7 @@ Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
     return t.offset(sharedStates, shape.element, t.mul(own, elements));
   }
   Value slot = t.add(t.mul(tile, slots), own);
-  return t.offset(globalStates, shape.element,
-                  t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
+  return t.offset(globalStates, shape.element, t.mul(slot, shape.layout.rows * shape.depth));
 }
 
 /// An element's word: of halves that of two neighbours, which both threads have.
@@ -201,19 +133,14 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
     return;
   }
   auto store = [&](const ThreadBuilder &b) {
-    if (layout.isMarked()) {
-      // Halves are converted: none is a mark.
-      Value isMark = b.isEqual(word.bits, b.i32(-1));
-      Value bits = shape.isHalf ? word.bits : b.select(isMark, b.i32(kNoNumber), word.bits);
-      return storeRelaxed(b, b.offset(next, shape.element, at), bits);
+    Value place = b.offset(next, shape.element, at);
+    if (!layout.grid) {
+      return b.store(word.bits, place, 4);
     }
-    if (!layout.isTagged()) {
-      return b.store(word.bits, b.offset(next, shape.element, at), 4);
-    }
-    Value place = b.offset(next, shape.element, b.mul(at, 2));
-    b.assembly(Type(),
-               "{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}",
-               "l,r,r,~{memory}", {place, word.bits, b.toI32(b.add(number, 1))});
+    // Halves are converted: none is a mark.
+    Value isMark = b.isEqual(word.bits, b.i32(-1));
+    storeRelaxed(b, place,
+                 shape.isHalf ? word.bits : b.select(isMark, b.i32(kNoNumber), word.bits));
   };
   word.isOwn ? t.when(word.isOwn, store) : store(t);
 }
@@ -221,7 +148,7 @@ void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word
 /// Marks where the state after the next two is written, at which no block looks any more: the one
 /// that was there is read before this one is sent.
 void PersistentKernel::markMissing(const ThreadBuilder &t, Value number, const Word &word) const {
-  if (!shape.layout.isMarked()) {
+  if (!shape.layout.grid) {
     return;
   }
   Value at = t.add(t.mul(word.of.inTile, shape.depth), word.of.unit);
@@ -233,7 +160,7 @@ void PersistentKernel::markMissing(const ThreadBuilder &t, Value number, const W
 /// Once in each step of each thread: who has seen a state of this block also sees the marks that
 /// the block made in the step before it.
 void PersistentKernel::orderMarks(const ThreadBuilder &t) const {
-  if (shape.layout.isMarked()) {
+  if (shape.layout.grid) {
     t.assembly(Type(), "fence.acq_rel.gpu;", "~{memory}", {});
   }
 }
@@ -257,55 +184,19 @@ void PersistentKernel::awaitState(const ThreadBuilder &t, Value number) const {
          [&](const ThreadBuilder &b) { expectState(b, b.add(number, 2)); });
 }
 
-/// That the chunk's new states of the block are there, of which all threads know.
-void PersistentKernel::tellChunk(const ThreadBuilder &t, Value number, Value chunkRow) const {
-  if (shape.layout.grid != PersistentLayout::kFlags) {
-    return;
-  }
-  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &b) {
-    b.assembly(Type(), "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}",
-               {flagOf(b, chunkRow, rank), b.toI32(b.add(number, 1))});
-  });
-}
-
-/// Whether some block computes the vector of a row of the state from an element on.
-Value PersistentKernel::isSent(const ThreadBuilder &t, Value k) const {
-  int64_t sent = shape.layout.blocks * shape.units;
-  return sent == shape.depth ? Value() : t.isLess(k, t.i32(sent));
-}
-
 Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef<Value> elements,
-                                   ArrayRef<Value> isSent, Value wanted, Value looks,
-                                   SmallVectorImpl<Values> &vectors) const {
-  if (!shape.layout.isTagged() && !shape.layout.isMarked()) {
-    for (Value element : elements) {
-      vectors.push_back(loadFresh(t, t.offset(state, shape.element, element)));
-    }
-    return looks;
-  }
-  // The words of all vectors, and one that is 0 if all are there.
+                                   Value looks, SmallVectorImpl<Values> &vectors) const {
+  // The words of all vectors, and the highest, which is a mark if there is one.
   auto look = [&](const ThreadBuilder &b) {
     Values words;
-    Value missing = b.i32(0), highest = b.i32(0);
-    for (auto [element, sent] : llvm::zip_equal(elements, isSent)) {
-      if (shape.layout.isMarked()) {
-        Values vector = loadFresh(b, b.offset(state, shape.element, element));
-        for (Value word : vector) {
-          highest = arith::MaxUIOp::create(b.builder, b.location, highest, word);
-        }
-        words.append(vector);
-        continue;
-      }
-      Value place = b.offset(state, shape.element, b.mul(element, 2));
-      for (int64_t half = 0; half < 2; ++half) {
-        Values pair = loadTagged(b, b.offset(place, b.i32Type(), 4 * half));
-        Value wrong = bitOr(b, bitXor(b, pair[1], wanted), bitXor(b, pair[3], wanted));
-        missing = bitOr(b, missing, sent ? b.select(sent, wrong, b.i32(0)) : wrong);
-        words.append({pair[0], pair[2]});
-      }
+    Value highest = b.i32(0);
+    for (Value element : elements) {
+      words.append(loadFresh(b, b.offset(state, shape.element, element)));
     }
-    Value isMarked = b.isEqual(highest, b.i32(-1));
-    words.push_back(bitOr(b, missing, b.select(isMarked, b.i32(1), b.i32(0))));
+    for (Value word : words) {
+      highest = arith::MaxUIOp::create(b.builder, b.location, highest, word);
+    }
+    words.push_back(highest);
     return words;
   };
   Values first = look(t);
@@ -314,14 +205,14 @@ Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef
   Values found = loopWhile(
       t, first,
       [&](const ThreadBuilder &b, ValueRange now) {
-        return both(b, isNot(b, now[words], b.i32(0)), b.isLess(b.i32(0), now[words + 1]));
+        return both(b, b.isEqual(now[words], b.i32(-1)), b.isLess(b.i32(0), now[words + 1]));
       },
       [&](const ThreadBuilder &b, ValueRange now) {
         Values next = look(b);
         next.push_back(b.add(now[words + 1], -1));
         return next;
       });
-  t.when(isNot(t, found[words], t.i32(0)), [&](const ThreadBuilder &b) { reportWait(b); });
+  t.when(t.isEqual(found[words], t.i32(-1)), [&](const ThreadBuilder &b) { reportWait(b); });
   for (size_t word = 0; word < words; word += 4) {
     vectors.push_back(Values(ArrayRef(found).slice(word, 4)));
   }

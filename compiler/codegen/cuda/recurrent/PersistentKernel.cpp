@@ -18,7 +18,7 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShape &shape,
-                                     GridExchange exchange) {
+                                     uint32_t states) {
   SmallVector<uint32_t> buffers;
   for (unsigned i = 0; i < region.source.getNumArguments(); ++i) {
     buffers.push_back(region.input(i));
@@ -27,7 +27,7 @@ SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShap
     buffers.push_back(region.output(i));
   }
   if (shape.layout.grid) {
-    buffers.append({exchange.states, exchange.flags});
+    buffers.push_back(states);
   }
   return buffers;
 }
@@ -40,22 +40,17 @@ AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape) {
 
 void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
                          int64_t looks) {
-  GridExchange exchange;
-  if (shape.layout.grid) {
-    exchange = emitGridExchange(region, op, shape);
-  }
-  PersistentKernel(region, op, shape, exchange).emit(looks);
+  uint32_t states = shape.layout.grid ? emitFirstStates(region, op, shape) : 0;
+  PersistentKernel(region, op, shape, states).emit(looks);
 }
 
 PersistentKernel::PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op,
-                                   const PersistentShape &shape, GridExchange exchange)
+                                   const PersistentShape &shape, uint32_t states)
     : region(region), op(op), shape(shape),
-      frame(region, buffersOfGroup(region, shape, exchange), region.source.getNumArguments(),
+      frame(region, buffersOfGroup(region, shape, states), region.source.getNumArguments(),
             PersistentShape::kThreads) {
   if (shape.layout.grid) {
-    unsigned own = region.source.getNumArguments() + region.source.getNumResults();
-    globalStates = frame.buffer(own);
-    flags = frame.buffer(own + 1);
+    globalStates = frame.buffer(region.source.getNumArguments() + region.source.getNumResults());
   }
 }
 

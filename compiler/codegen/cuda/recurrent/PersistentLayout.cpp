@@ -50,8 +50,7 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   // Whole fragments, or depths of all tiles.
   int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
   chunk = chunkOf(layout.rows, tiles, isHalf, words);
-  int64_t most = layout.isTagged() ? tuning::kTaggedWords : tuning::kPersistentWords;
-  held = std::min(words, most / group * group);
+  held = std::min(words, tuning::kPersistentWords / group * group);
   kept = 0;
   streamed = 0;
   if (int64_t more = words - held; more > 0) {
@@ -98,10 +97,7 @@ double persistentStepSeconds(const target::Target &gpu, const PersistentShape &s
   double seconds =
       double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks()) / gpu.coreBandwidth;
   if (layout.grid) {
-    double read = state * double(layout.blocks) * (layout.isTagged() ? 2 : 1);
-    seconds += read / tuning::kStateBandwidth;
-    seconds +=
-        layout.grid == PersistentLayout::kFlags ? tuning::kFlagExchange : tuning::kWordExchange;
+    seconds += state * double(layout.blocks) / tuning::kStateBandwidth + tuning::kGridExchange;
     return seconds + inner / tuning::kClock;
   }
   double sent = rows * double(shape.units * shape.bytes * layout.blocks);
@@ -138,16 +134,14 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
   bool isHalf = !getElementTypeOrSelf(op.getInput()).isF32();
   for (int64_t rows = isHalf ? 8 : 2; rows <= tuning::kPersistentRows; rows *= 2) {
     for (int64_t blocks = 1; blocks <= gpu.clusterBlocks; blocks *= 2) {
-      consider(blocks, rows, PersistentLayout::kCluster);
+      consider(blocks, rows, 0);
     }
     // Blocks of 4, 8, 16 units and so on.
     for (int64_t units = 4; units <= 64; units *= 2) {
       int64_t blocks = llvm::divideCeil(hidden, units);
       // A plain architecture has parts with fewer multiprocessors than the one it is named by.
       if (blocks > 1 && blocks <= gpu.cores && !gpu.part.empty()) {
-        consider(blocks, rows, PersistentLayout::kFlags);
-        consider(blocks, rows, PersistentLayout::kTagged);
-        consider(blocks, rows, PersistentLayout::kMarked);
+        consider(blocks, rows, 1);
       }
     }
     if (rows >= batch) {

@@ -15,18 +15,12 @@ struct PersistentLayout {
   int64_t blocks = 1; ///< of a group
   int64_t parts = 1;  ///< of the depth
   int64_t rows = 8;   ///< of the batch that a group takes
-  /// kCluster: blocks write into each other's shared memory. Else the group is the whole grid, and
-  /// its blocks exchange states through the L2: kFlags, a block tells with a flag that its part is
-  /// there; kTagged, each word of 4 bytes has the state's number beside it, which is twice the
-  /// bytes and one way in place of two.
+  /// Whether the group is the whole grid, whose blocks exchange states through the L2: a word that
+  /// no state has stands where none was written yet. Else blocks write into each other's shared
+  /// memory.
   int64_t grid = 0;
-  /// kMarked: a word that no state has stands where none was written yet.
-  static constexpr int64_t kCluster = 0, kFlags = 1, kTagged = 2, kMarked = 3;
-
-  bool isTagged() const { return grid == kTagged; }
-  bool isMarked() const { return grid == kMarked; }
-  /// States in the L2 that take turns.
-  int64_t slots() const { return isMarked() ? 4 : 2; }
+  /// States in the L2 that take turns, and in shared memory.
+  int64_t slots() const { return grid ? 4 : 2; }
 };
 template <typename Visitor> void visitParameters(Visitor &visit, PersistentLayout &layout) {
   visit("blocks", layout.blocks);

@@ -20,8 +20,8 @@ constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
 constexpr int64_t kVectorsFromShared = 4;
 /// Products of a warp that run beside each other.
 constexpr int64_t kChains = 4;
-/// Registers of a thread, but for addresses and counters; a loop that looks for tags has more.
-constexpr int64_t kRegisters = 192, kTaggedRegisters = 196;
+/// Registers of a thread, but for addresses and counters.
+constexpr int64_t kRegisters = 192;
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 
@@ -117,14 +117,12 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
 /// What a lane asks the L2 for before it multiplies: each batch takes the way there and back.
 int64_t PersistentKernel::vectorsFromL2() const {
   int64_t sums = shape.isHalf ? shape.tiles * shape.chunk / kMmaColumns * 4 : 0;
-  bool isTagged = shape.layout.isTagged();
-  int64_t room = (isTagged ? kTaggedRegisters : kRegisters) - shape.held - sums -
-                 shape.gates * shape.elements();
-  return std::clamp<int64_t>(room / (isTagged ? 8 : 4), 1, isTagged ? 8 : 16);
+  int64_t room = kRegisters - shape.held - sums - shape.gates * shape.elements();
+  return std::clamp<int64_t>(room / 4, 1, 16);
 }
 
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
-                                       Value wanted, Value looks, Totals &totals) const {
+                                       Value looks, Totals &totals) const {
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
   int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
   Value row = t.add(chunkRow, t.div(lane, 4));
@@ -138,15 +136,14 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
     SmallVector<Values> vectors;
-    Values elements, sent;
+    Values elements;
     for (int64_t pair = first; pair < end; ++pair) {
       for (int64_t n = 0; n < blocksOfRows; ++n) {
         elements.push_back(t.add(base, n * kMmaColumns * stride + pair * kPairDepth));
-        sent.push_back(isSent(t, t.add(start, pair * kPairDepth)));
       }
     }
     if (shape.layout.grid) {
-      looks = loadStates(t, state, elements, sent, wanted, looks, vectors);
+      looks = loadStates(t, state, elements, looks, vectors);
       t.warpBarrier();
     } else {
       for (Value element : elements) {
@@ -195,7 +192,7 @@ void PersistentKernel::storeTotals(const ThreadBuilder &t, ArrayRef<Values> tota
 }
 
 Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow,
-                                       Value wanted, Value looks) const {
+                                       Value looks) const {
   constexpr int64_t lanes = 4;
   int64_t stride = shape.stateStride();
   Value from =
@@ -210,16 +207,15 @@ Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Valu
     int64_t vectors = shape.chunk * ofRow, asked = vectorsFromL2() * kWarp;
     for (int64_t first = 0; first < vectors; first += asked) {
       SmallVector<Values> loaded;
-      Values places, elements, sent;
+      Values places, elements;
       for (int64_t own = first; own < std::min(vectors, first + asked); own += kWarp) {
         // Threads behind the last vector copy that too.
         Value at = t.min(t.add(lane, own), t.i32(vectors - 1));
         Value k = t.add(start, t.mul(t.rem(at, ofRow), lanes));
         places.push_back(at);
         elements.push_back(t.add(t.add(source, t.mul(t.div(at, ofRow), shape.depth)), k));
-        sent.push_back(isSent(t, k));
       }
-      looks = loadStates(t, state, elements, sent, wanted, looks, loaded);
+      looks = loadStates(t, state, elements, looks, loaded);
       for (auto [at, words] : llvm::zip_equal(places, loaded)) {
         Value vector = t.pack(words);
         t.store(vector, t.offset(from, vector.getType(), at), 16);

@@ -16,11 +16,10 @@ using Values = ThreadBuilder::Values;
 /// the inputs of, which are on their way while the blocks exchange states and multiply them.
 Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value chunkRow,
                                   ValueRange carried, function_ref<Values()> following) const {
-  Value state = stateOf(t, number), wanted = t.toI32(number);
-  Value looks = await(t, number, chunkRow, carried.back());
+  Value state = stateOf(t, number);
   Totals totals;
-  looks = shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, looks, totals)
-                       : multiplyFloats(t, state, chunkRow, wanted, looks);
+  Value looks = shape.isHalf ? multiplyHalves(t, state, chunkRow, carried.back(), totals)
+                             : multiplyFloats(t, state, chunkRow, carried.back());
   if (!shape.isDirect) {
     storeTotals(t, totals);
     t.barrier();
@@ -30,7 +29,6 @@ Values PersistentKernel::runChunk(const ThreadBuilder &t, Value number, Value ch
   bool isAwaited = shape.chunks() == 1 && isCluster();
   if (!isAwaited || (shape.isDirect && isThere(t, elementAt(t, chunkRow, 0)))) {
     t.barrier();
-    tellChunk(t, number, chunkRow);
   }
   Values next = following();
   next.push_back(looks);

@@ -27,8 +27,6 @@ inline constexpr double kClusterShare = 0.94;
 /// (nearly half of its registers: no more leaves room for sums), and rows of the batch of a group
 /// at most. Derived; chosen.
 inline constexpr int64_t kPersistentWords = 112, kPersistentRows = 128;
-/// The same beside words with tags, of which all of a chunk are on the way together.
-inline constexpr int64_t kTaggedWords = 88;
 /// Bytes of a block's shared memory up to which it keeps what its registers do not hold: what GPUs
 /// with as much have (a layer does not fit on others). Derived.
 inline constexpr int64_t kPersistentShared = 227 * 1024;
@@ -45,12 +43,11 @@ inline constexpr double kSumPasses = 3;
 /// differed by 0.37 us for 2 MiB.
 inline constexpr double kStateBandwidth = 5.4e12;
 /// Seconds of a step apart from products and copies: until all blocks of the grid have each other's
-/// state through the L2 (a store, a fence, a flag, a look and a load; or a store and a look at
-/// tagged or marked words), those of a cluster through shared memory, and the threads of one block.
-/// From the same layers, but for marked words, which are taken for tagged ones.
-inline constexpr double kFlagExchange = 2.4e-6, kWordExchange = 1.1e-6, kClusterExchange = 0.37e-6,
+/// state through the L2 (a store and a look), those of a cluster through shared memory, and the
+/// threads of one block. From the same layers.
+inline constexpr double kGridExchange = 1.1e-6, kClusterExchange = 0.37e-6,
                         kBlockExchange = 0.15e-6;
-/// How often a thread looks for flags in all steps together before it gives up: about 20 seconds.
+/// How often a thread looks for states in all steps together before it gives up: about 20 seconds.
 inline constexpr int64_t kGridLooks = int64_t(1) << 25;
 
 } // namespace tenon::codegen::cuda::tuning

@@ -79,23 +79,14 @@ TEST(PersistentRecurrence, GridsOfAllTypes) {
   }
 }
 
-TEST(PersistentRecurrence, TaggedWordsOfAllTypes) {
+TEST(PersistentRecurrence, GridsOfManySteps) {
   for (const char *type : {"f16", "bf16", "f32"}) {
-    expectRight({.type = type, .steps = 4}, {4, 2, 8, 2});
-    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 3}, {5, 8, 8, 2});
-  }
-  Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
-  expectRight(lengths, {8, 8, 8, 2});
-}
-
-TEST(PersistentRecurrence, MarkedWordsOfAllTypes) {
-  for (const char *type : {"f16", "bf16", "f32"}) {
-    expectRight({.type = type, .steps = 7}, {4, 2, 8, 3});
+    expectRight({.type = type, .steps = 7}, {4, 2, 8, 1});
     expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 19, .steps = 6},
-                {5, 8, 32, 3});
+                {5, 8, 32, 1});
   }
   Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
-  expectRight(lengths, {8, 8, 8, 3});
+  expectRight(lengths, {8, 8, 8, 1});
 }
 
 TEST(PersistentRecurrence, ClustersOfAllTypes) {
@@ -127,7 +118,7 @@ TEST(PersistentRecurrence, GatesInRegisters) {
     expectRight(layer, {1, 1, 32, 0});
     layer.hidden = 38;
     expectRight(layer, {2, 1, 16, 0});
-    expectRight(layer, {2, 1, 8, 3});
+    expectRight(layer, {2, 1, 8, 1});
     layer.type = "bf16";
     expectRight(layer, {2, 1, 16, 1});
   }
@@ -149,19 +140,16 @@ TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
 
 /// Blocks of which only one runs at a time, which no cooperative launch does.
 TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
-  for (int64_t grid :
-       {PersistentLayout::kFlags, PersistentLayout::kTagged, PersistentLayout::kMarked}) {
-    Emitter alone = [grid](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      tn::RecurrenceOp op = recurrenceOf(region.source);
-      emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);
-      region.code.steps.back().cluster = 1;
-      return true;
-    };
-    testing::AssertionResult result = matchesReference(Layer().text(), alone);
-    EXPECT_FALSE(result);
-    std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
-    EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
-  }
+  Emitter alone = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    tn::RecurrenceOp op = recurrenceOf(region.source);
+    emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, 1}), /*looks=*/100);
+    region.code.steps.back().cluster = 1;
+    return true;
+  };
+  testing::AssertionResult result = matchesReference(Layer().text(), alone);
+  EXPECT_FALSE(result);
+  std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
+  EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
 }
 
 /// Layers that fill the registers: the one chosen for each size, assembled.

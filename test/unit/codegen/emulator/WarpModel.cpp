@@ -55,12 +55,6 @@ void lookForLine(uint32_t *result, const LookOperands &operands) {
   running->yield();
 }
 
-/// A word that another block waits for, and the tag behind it.
-struct TaggedOperands {
-  uint32_t *place;
-  uint32_t words[2];
-};
-
 struct FlagOperands {
   uint32_t *place;
   uint32_t value;
@@ -391,17 +385,6 @@ const std::map<std::string, Single> &singles() {
          ++running->progress;
          running->yield();
        }},
-      {"st.release.gpu.global.b32 [$0], $1;",
-       [](void *, const void *a) {
-         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
-         ++running->progress;
-       }},
-      {"ld.acquire.gpu.global.b32 $0, [$1];",
-       [](void *r, const void *a) {
-         give(r, **as<const uint32_t *>(a));
-         ++running->progress;
-         running->yield();
-       }},
       {"ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
        [](void *r, const void *a) {
          memcpy(r, *as<const void *>(a), 16);
@@ -414,19 +397,6 @@ const std::map<std::string, Single> &singles() {
          ++running->progress;
        }},
       {"fence.acq_rel.gpu;", [](void *, const void *) {}},
-      {"{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
-       "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
-       [](void *r, const void *a) {
-         memcpy(r, *as<const void *>(a), 16);
-         ++running->progress;
-         running->yield();
-       }},
-      {"{\n.reg .b64 a;\nmov.b64 a, {$1, $2};\nst.relaxed.gpu.global.b64 [$0], a;\n}",
-       [](void *, const void *a) {
-         const TaggedOperands &operands = *as<TaggedOperands>(a);
-         memcpy(operands.place, operands.words, sizeof operands.words);
-         ++running->progress;
-       }},
       {"lop3.b32 $0, $1, $2, $3, 0x6a;",
        [](void *r, const void *a) {
          const uint32_t *words = as<const uint32_t>(a);
