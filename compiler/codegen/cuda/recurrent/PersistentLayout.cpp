@@ -98,6 +98,7 @@ double persistentStepSeconds(const target::Target &gpu, const PersistentShape &s
       double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks()) / gpu.coreBandwidth;
   if (layout.grid) {
     seconds += state * double(layout.blocks) / tuning::kStateBandwidth + tuning::kGridExchange;
+    seconds += double(shape.chunks() - 1) * tuning::kGridChunk;
     return seconds + inner / tuning::kClock;
   }
   double sent = rows * double(shape.units * shape.bytes * layout.blocks);
