@@ -97,6 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target")
     parser.add_argument("--seconds", type=float, default=2, help="of each pair")
+    parser.add_argument("--only", type=int, nargs="+", default=range(len(CASES)), metavar="N", help="these cases, numbered from 0 in the table's order")
     parser.add_argument("--predict", metavar="TENON", help="measure nothing; the program tells what it predicts")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -105,7 +106,7 @@ def main():
     print("| layer | batch | steps | kernel | predicted, ms | Tenon, ms | cuDNN, ms | cuDNN / Tenon | error / allowed |\n"
           "|---|---|---|---|---|---|---|---|---|")
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        for name, kind, hidden, batch, steps in CASES:
+        for name, kind, hidden, batch, steps in (CASES[number] for number in options.only):
             torch.manual_seed(hidden)
             layer = Sequences(getattr(torch.nn, name)(hidden, hidden)).to(device, TYPES[kind]).eval()
             x = torch.randn(steps, batch, hidden, device=device, dtype=TYPES[kind])

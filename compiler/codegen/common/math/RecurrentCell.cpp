@@ -43,6 +43,9 @@ Value RecurrentCell::rest(Value x) {
 
 Value RecurrentCell::activate(size_t number, Value x) {
   StringRef name = cast<StringAttr>(op.getActivations()[number]).getValue();
+  if (Value of = own ? own(name, x) : Value()) {
+    return of;
+  }
   ArrayRef<double> parameters = op.getParameters();
   Value alpha = splat(parameters.empty() ? 0 : parameters[2 * number], x.getType());
   Value beta = splat(parameters.empty() ? 0 : parameters[2 * number + 1], x.getType());

@@ -5,13 +5,18 @@
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/Builders.h"
 
+#include <functional>
+
 namespace tenon::codegen {
 
 /// Values are floats or vectors of floats of one type. Sums include the step's input and biases.
 class RecurrentCell {
 public:
-  RecurrentCell(mlir::OpBuilder &builder, mlir::Location location, tn::RecurrenceOp op)
-      : builder(builder), location(location), op(op) {}
+  /// What a target makes of an activation by its name; null for the one of all targets.
+  using Activation = std::function<mlir::Value(mlir::StringRef name, mlir::Value x)>;
+  RecurrentCell(mlir::OpBuilder &builder, mlir::Location location, tn::RecurrenceOp op,
+                Activation own = {})
+      : builder(builder), location(location), op(op), own(std::move(own)) {}
 
   mlir::Value rnn(mlir::Value sum) { return activate(0, clipped(sum)); }
 
@@ -39,6 +44,7 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location location;
   tn::RecurrenceOp op;
+  Activation own;
 };
 
 /// The region's only operation if that is a recurrent layer of inputs; null if not.

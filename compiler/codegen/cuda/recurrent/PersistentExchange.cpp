@@ -1,8 +1,9 @@
-// How blocks exchange states: through the shared memory of a cluster, or through the L2 with flags
-// or tagged words. Release and acquire order what a flag stands for; a tagged word is whole by
-// itself. A state overwrites the one before the last, which all blocks have read: each has sent the
-// last one behind that.
+// How blocks exchange states: through the shared memory of a cluster, where barriers count the
+// bytes that arrive, or through the L2, where a word that no state has stands until a state is
+// written over it. A state overwrites one that all blocks have read: each has sent the next one
+// behind that.
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
 #include "engine/KernelAbi.h"
@@ -16,10 +17,6 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kVectorBytes = 16;
-
-Type fourWords(const ThreadBuilder &t) { return t.vectorType(4, t.i32Type()); }
-
 /// 16 bytes that other blocks wrote; the first-level cache does not see that.
 Values loadFresh(const ThreadBuilder &t, Value pointer) {
   Type type =
@@ -29,29 +26,24 @@ Values loadFresh(const ThreadBuilder &t, Value pointer) {
   return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
 }
 
-/// Two words with their tags behind each, whose pairs are whole.
-Values loadTagged(const ThreadBuilder &t, Value pointer) {
-  Type type =
-      LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(4, t.i32Type()));
-  Value all = t.assembly(type,
-                         "{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
-                         "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
-                         "=r,=r,=r,=r,l,~{memory}", {pointer});
-  return {t.member(all, 0), t.member(all, 1), t.member(all, 2), t.member(all, 3)};
+/// A word that other blocks wait for.
+void storeRelaxed(const ThreadBuilder &t, Value pointer, Value word) {
+  t.assembly(Type(), "st.relaxed.gpu.global.b32 [$0], $1;", "l,r,~{memory}", {pointer, word});
 }
+
+/// A float that is not a number; a mark has all bits.
+constexpr int64_t kNoNumber = 0x7fffffff;
 
 } // namespace
 
-GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
-                              const PersistentShape &shape) {
+uint32_t emitFirstStates(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape) {
   constexpr unsigned threads = 256;
   AffineExpr tiles = tilesOfBatch(op, shape);
   int64_t elements = shape.layout.rows * shape.depth;
-  int64_t spread = shape.layout.isTagged() ? 2 : 1;
-  GridExchange exchange = {region.addTemporary(tiles * (2 * spread * elements * shape.bytes)),
-                           region.addTemporary(tiles * (shape.layout.blocks * 4))};
+  int64_t slots = shape.layout.slots();
+  uint32_t states = region.addTemporary(tiles * (slots * elements * shape.bytes));
   unsigned first = cast<BlockArgument>(op.getFirstH()).getArgNumber();
-  KernelFrame frame(region, {region.input(first), exchange.states, exchange.flags}, 1, threads);
+  KernelFrame frame(region, {region.input(first), states}, 1, threads);
   ThreadBuilder t = frame.code();
   Value batch = frame.size64(tn::getDims(op.getInput().getType())[1]);
   Value count = frame.size64(tiles);
@@ -68,58 +60,27 @@ GridExchange emitGridExchange(RegionBuilder &region, tn::RecurrenceOp op,
           return {c.load(shape.element, from, shape.bytes)};
         },
         [&](const ThreadBuilder &) -> Values { return {zero}; });
-    Value to = b.add(b.mul(b.div(at, elements), 2 * elements), b.rem(at, elements));
-    int64_t ofWord = 4 / shape.bytes;
+    Value to = b.add(b.mul(b.div(at, elements), slots * elements), b.rem(at, elements));
     auto store = [&](Value element, Value place) {
-      if (shape.layout.isTagged()) {
-        // A word, then its tag.
-        Value word = b.mul(b.div(place, ofWord), 2);
-        b.store(b.i32(0), b.offset(frame.buffer(1), b.i32Type(), b.add(word, 1)), 4);
-        place = b.add(b.mul(word, ofWord), b.rem(place, ofWord));
-      }
       b.store(element, b.offset(frame.buffer(1), shape.element, place), shape.bytes);
     };
-    store(value[0], to);
-    store(zero, b.add(to, elements));
-  });
-  t.when(t.isLess(at, t.mul(count, shape.layout.blocks)), [&](const ThreadBuilder &b) {
-    b.store(b.i32(0), b.offset(frame.buffer(2), b.i32Type(), at), 4);
+    Type bits = b.builder.getIntegerType(unsigned(8 * shape.bytes));
+    auto constant = [&](int64_t of) -> Value {
+      return arith::ConstantOp::create(b.builder, b.location, b.builder.getIntegerAttr(bits, of));
+    };
+    Value own = b.bitcast(bits, value[0]);
+    // No state is a mark: what is not a number becomes another such.
+    store(
+        b.select(b.isEqual(own, constant(-1)), constant(kNoNumber >> (32 - 8 * shape.bytes)), own),
+        to);
+    Value isComputed = b.isLess(k, b.i64(shape.layout.blocks * shape.units));
+    Value mark = b.select(isComputed, constant(-1), constant(0));
+    for (int64_t slot = 1; slot < slots; ++slot) {
+      store(mark, b.add(to, slot * elements));
+    }
   });
   frame.finish((tiles * elements).ceilDiv(threads));
-  return exchange;
-}
-
-/// Until the blocks that compute the warp's part of a state have sent it; returns how many looks
-/// are left.
-Value PersistentKernel::await(const ThreadBuilder &t, Value number, Value looks) const {
-  if (shape.layout.grid != PersistentLayout::kFlags) {
-    return looks;
-  }
-  Value begin = t.mul(part, shape.partDepth);
-  Value last =
-      t.min(t.i32(shape.layout.blocks - 1), t.div(t.add(begin, shape.partDepth - 1), shape.units));
-  Value first = t.min(last, t.div(begin, shape.units));
-  Value wanted = t.toI32(number);
-  int64_t senders = llvm::divideCeil(shape.partDepth, shape.units) + 1;
-  for (int64_t from = 0; from < senders; from += kWarp) {
-    Value sender = t.min(last, t.add(t.add(first, lane), from));
-    Value at = t.add(t.mul(tile, shape.layout.blocks), t.toI64(sender));
-    Value flag = t.offset(flags, t.i32Type(), at);
-    auto look = [&](const ThreadBuilder &b) {
-      return b.assembly(b.i32Type(), "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}",
-                        {flag});
-    };
-    Values found = loopWhile(
-        t, {look(t), looks},
-        [&](const ThreadBuilder &w, ValueRange now) {
-          return both(w, w.isLess(now[0], wanted), w.isLess(w.i32(0), now[1]));
-        },
-        [&](const ThreadBuilder &w, ValueRange now) { return Values{look(w), w.add(now[1], -1)}; });
-    t.when(t.isLess(found[0], wanted), [&](const ThreadBuilder &b) { reportWait(b); });
-    looks = found[1];
-  }
-  t.warpBarrier();
-  return looks;
+  return states;
 }
 
 void PersistentKernel::reportWait(const ThreadBuilder &t) const {
@@ -130,108 +91,112 @@ void PersistentKernel::reportWait(const ThreadBuilder &t) const {
 
 /// Where the state before a step lies.
 Value PersistentKernel::stateOf(const ThreadBuilder &t, Value number) const {
-  Value parity = t.rem(number, 2);
+  int64_t slots = shape.layout.slots();
+  Value own = t.rem(number, slots);
   if (!shape.layout.grid) {
     int64_t elements = shape.layout.rows * shape.stateStride();
-    return t.offset(sharedStates, shape.element, t.mul(parity, elements));
+    return t.offset(sharedStates, shape.element, t.mul(own, elements));
   }
-  Value slot = t.add(t.mul(tile, 2), parity);
-  return t.offset(globalStates, shape.element,
-                  t.mul(slot, shape.layout.rows * shape.depth * (shape.layout.isTagged() ? 2 : 1)));
+  Value slot = t.add(t.mul(tile, slots), own);
+  return t.offset(globalStates, shape.element, t.mul(slot, shape.layout.rows * shape.depth));
 }
 
-/// The block's part of the state after a step, as vectors.
-void PersistentKernel::sendStates(const ThreadBuilder &t, Value number) const {
+/// An element's word: of halves that of two neighbours, which both threads have.
+PersistentKernel::Word PersistentKernel::pairOf(const ThreadBuilder &t, const Element &of,
+                                                Value f32) const {
+  if (!shape.isHalf) {
+    return {t.bitcast(t.i32Type(), f32), of, Value()};
+  }
+  Value isOdd = t.isEqual(t.rem(of.local, 2), t.i32(1)), other = t.shuffleXor(f32, 1);
+  Value bits = t.packPair(shape.element, t.select(isOdd, other, f32), t.select(isOdd, f32, other));
+  Element pair = of;
+  pair.unit = t.sub(of.unit, t.rem(of.local, 2));
+  return {bits, pair, isNot(t, t.rem(of.local, 2), t.i32(1))};
+}
+
+/// To where the blocks of the group read the state after a step.
+void PersistentKernel::sendWord(const ThreadBuilder &t, Value number, const Word &word) const {
   const PersistentLayout &layout = shape.layout;
   Value next = stateOf(t, t.add(number, 1));
-  int64_t ofRow = shape.units * shape.bytes / kVectorBytes;
-  Value vectors = t.mul(usedRows(t), ofRow);
   int64_t stride = layout.grid ? shape.depth : shape.stateStride();
-  auto move = [&](const ThreadBuilder &b, Value at, Value target) {
-    Value row = b.div(at, ofRow), piece = b.mul(b.rem(at, ofRow), kVectorBytes / shape.bytes);
-    Value from = b.offset(fresh, fourWords(b), at);
-    Value to = b.add(b.add(b.mul(row, stride), b.mul(rank, shape.units)), piece);
-    Value place = b.offset(next, shape.element, to);
-    b.store(b.load(fourWords(b), from, kVectorBytes), target ? b.remote(place, target) : place,
-            kVectorBytes);
+  Value at = t.add(t.mul(word.of.inTile, stride), word.of.unit);
+  if (!layout.grid && layout.blocks > 1) {
+    Value place = t.offset(next, shape.element, at);
+    // Two threads that have a word send it to half of the blocks.
+    int64_t own = word.isOwn ? layout.blocks / 2 : layout.blocks;
+    Value first = word.isOwn ? t.select(word.isOwn, t.i32(0), t.i32(own)) : t.i32(0);
+    Value arrival = arrivalsOf(t, t.add(number, 1));
+    for (int64_t block = 0; block < own; ++block) {
+      Value target = t.add(first, block);
+      storeAsync(t, t.remote(place, target), word.bits, t.remote(arrival, target));
+    }
+    return;
+  }
+  auto store = [&](const ThreadBuilder &b) {
+    Value place = b.offset(next, shape.element, at);
+    if (!layout.grid) {
+      return b.store(word.bits, place, 4);
+    }
+    // Halves are converted: none is a mark.
+    Value isMark = b.isEqual(word.bits, b.i32(-1));
+    storeRelaxed(b, place,
+                 shape.isHalf ? word.bits : b.select(isMark, b.i32(kNoNumber), word.bits));
   };
-  if (layout.isTagged()) {
-    Value tag = t.toI32(t.add(number, 1));
-    t.loop(thread, vectors, t.i32(PersistentShape::kThreads), {},
-           [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-             Value word = b.mul(b.rem(at, ofRow), kVectorBytes / 4);
-             word = b.add(word, b.mul(rank, shape.units * shape.bytes / 4));
-             word = b.add(word, b.mul(b.div(at, ofRow), shape.depth * shape.bytes / 4));
-             Value vector = b.load(fourWords(b), b.offset(fresh, fourWords(b), at), kVectorBytes);
-             Value place = b.offset(next, b.i32Type(), b.mul(word, 2));
-             for (int64_t half = 0; half < 2; ++half) {
-               b.assembly(Type(),
-                          "{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
-                          "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
-                          "l,r,r,r,~{memory}",
-                          {b.offset(place, b.i32Type(), 4 * half), b.extract(vector, 2 * half),
-                           b.extract(vector, 2 * half + 1), tag});
-             }
-             return {};
-           });
+  word.isOwn ? t.when(word.isOwn, store) : store(t);
+}
+
+/// Marks where the state after the next two is written, at which no block looks any more: the one
+/// that was there is read before this one is sent.
+void PersistentKernel::markMissing(const ThreadBuilder &t, Value number, const Word &word) const {
+  if (!shape.layout.grid) {
     return;
   }
-  if (layout.grid) {
-    // One warp: its lanes' stores come before its flag without the block's threads meeting.
-    t.when(t.isEqual(warp, t.i32(0)), [&](const ThreadBuilder &w) {
-      w.loop(lane, vectors, w.i32(kWarp), {},
-             [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-               move(b, at, Value());
-               return {};
-             });
-      w.warpBarrier();
-      w.when(w.isEqual(lane, w.i32(0)), [&](const ThreadBuilder &b) {
-        Value at = b.add(b.mul(tile, layout.blocks), b.toI64(rank));
-        b.assembly(Type(), "st.release.gpu.global.b32 [$0], $1;", "l,r,~{memory}",
-                   {b.offset(flags, b.i32Type(), at), b.toI32(b.add(number, 1))});
-      });
-    });
-    return;
-  }
-  t.loop(thread, t.mul(vectors, layout.blocks), t.i32(PersistentShape::kThreads), {},
-         [&](const ThreadBuilder &b, Value at, ValueRange) -> Values {
-           move(b, b.rem(at, vectors), layout.blocks == 1 ? Value() : b.div(at, vectors));
-           return {};
-         });
-  if (layout.blocks > 1) {
-    t.arriveAtCluster();
+  Value at = t.add(t.mul(word.of.inTile, shape.depth), word.of.unit);
+  Value place = t.offset(stateOf(t, t.add(number, 3)), shape.element, at);
+  auto store = [&](const ThreadBuilder &b) { storeRelaxed(b, place, b.i32(-1)); };
+  word.isOwn ? t.when(word.isOwn, store) : store(t);
+}
+
+/// Once in each step of each thread: who has seen a state of this block also sees the marks that
+/// the block made in the step before it.
+void PersistentKernel::orderMarks(const ThreadBuilder &t) const {
+  if (shape.layout.grid) {
+    t.assembly(Type(), "fence.acq_rel.gpu;", "~{memory}", {});
   }
 }
 
-/// Whether some block computes the vector of a row of the state from an element on.
-Value PersistentKernel::isSent(const ThreadBuilder &t, Value k) const {
-  int64_t sent = shape.layout.blocks * shape.units;
-  return sent == shape.depth ? Value() : t.isLess(k, t.i32(sent));
+/// What counts the bytes of a state that arrive in the block.
+Value PersistentKernel::arrivalsOf(const ThreadBuilder &t, Value number) const {
+  return t.offset(arrivals, t.builder.getI64Type(), t.rem(number, 2));
+}
+
+/// Of one thread: what is to arrive of a state.
+void PersistentKernel::expectState(const ThreadBuilder &t, Value number) const {
+  Value bytes = t.mul(usedRows(t), shape.layout.blocks * shape.units * shape.bytes);
+  arriveExpecting(t, arrivalsOf(t, number), bytes);
+}
+
+/// Until the block has a state from all blocks of the cluster. None sends the next but one before
+/// all threads that send are here.
+void PersistentKernel::awaitState(const ThreadBuilder &t, Value number) const {
+  waitForPhase(t, arrivalsOf(t, number), t.toI32(t.rem(t.div(t.add(number, -1), 2), 2)));
+  t.when(t.isEqual(thread, t.i32(0)),
+         [&](const ThreadBuilder &b) { expectState(b, b.add(number, 2)); });
 }
 
 Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef<Value> elements,
-                                   ArrayRef<Value> isSent, Value wanted, Value looks,
-                                   SmallVectorImpl<Values> &vectors) const {
-  if (!shape.layout.isTagged()) {
-    for (Value element : elements) {
-      vectors.push_back(loadFresh(t, t.offset(state, shape.element, element)));
-    }
-    return looks;
-  }
-  // The words of all vectors, and one that is 0 if all are there.
+                                   Value looks, SmallVectorImpl<Values> &vectors) const {
+  // The words of all vectors, and the highest, which is a mark if there is one.
   auto look = [&](const ThreadBuilder &b) {
     Values words;
-    Value missing = b.i32(0);
-    for (auto [element, sent] : llvm::zip_equal(elements, isSent)) {
-      Value place = b.offset(state, shape.element, b.mul(element, 2));
-      for (int64_t half = 0; half < 2; ++half) {
-        Values pair = loadTagged(b, b.offset(place, b.i32Type(), 4 * half));
-        Value wrong = bitOr(b, bitXor(b, pair[1], wanted), bitXor(b, pair[3], wanted));
-        missing = bitOr(b, missing, sent ? b.select(sent, wrong, b.i32(0)) : wrong);
-        words.append({pair[0], pair[2]});
-      }
+    Value highest = b.i32(0);
+    for (Value element : elements) {
+      words.append(loadFresh(b, b.offset(state, shape.element, element)));
     }
-    words.push_back(missing);
+    for (Value word : words) {
+      highest = arith::MaxUIOp::create(b.builder, b.location, highest, word);
+    }
+    words.push_back(highest);
     return words;
   };
   Values first = look(t);
@@ -240,14 +205,14 @@ Value PersistentKernel::loadStates(const ThreadBuilder &t, Value state, ArrayRef
   Values found = loopWhile(
       t, first,
       [&](const ThreadBuilder &b, ValueRange now) {
-        return both(b, isNot(b, now[words], b.i32(0)), b.isLess(b.i32(0), now[words + 1]));
+        return both(b, b.isEqual(now[words], b.i32(-1)), b.isLess(b.i32(0), now[words + 1]));
       },
       [&](const ThreadBuilder &b, ValueRange now) {
         Values next = look(b);
         next.push_back(b.add(now[words + 1], -1));
         return next;
       });
-  t.when(isNot(t, found[words], t.i32(0)), [&](const ThreadBuilder &b) { reportWait(b); });
+  t.when(t.isEqual(found[words], t.i32(-1)), [&](const ThreadBuilder &b) { reportWait(b); });
   for (size_t word = 0; word < words; word += 4) {
     vectors.push_back(Values(ArrayRef(found).slice(word, 4)));
   }

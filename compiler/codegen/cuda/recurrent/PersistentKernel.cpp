@@ -1,10 +1,11 @@
-// A step: warps multiply their parts of the state with the weights that they hold, sums of all
-// parts meet in shared memory, threads compute the gates, the block's part of the new state goes to
-// all other blocks. Relies on the blocks of a group running at the same time.
+// The frame of a persistent recurrence: what lies where in shared memory, which elements a thread
+// has, what stands before the first step and behind the last. Relies on the blocks of a group
+// running at the same time.
 #include "compiler/codegen/cuda/recurrent/PersistentKernel.h"
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -17,7 +18,7 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShape &shape,
-                                     GridExchange exchange) {
+                                     uint32_t states) {
   SmallVector<uint32_t> buffers;
   for (unsigned i = 0; i < region.source.getNumArguments(); ++i) {
     buffers.push_back(region.input(i));
@@ -26,7 +27,7 @@ SmallVector<uint32_t> buffersOfGroup(RegionBuilder &region, const PersistentShap
     buffers.push_back(region.output(i));
   }
   if (shape.layout.grid) {
-    buffers.append({exchange.states, exchange.flags});
+    buffers.push_back(states);
   }
   return buffers;
 }
@@ -39,22 +40,17 @@ AffineExpr tilesOfBatch(tn::RecurrenceOp op, const PersistentShape &shape) {
 
 void emitPersistentLayer(RegionBuilder &region, tn::RecurrenceOp op, const PersistentShape &shape,
                          int64_t looks) {
-  GridExchange exchange;
-  if (shape.layout.grid) {
-    exchange = emitGridExchange(region, op, shape);
-  }
-  PersistentKernel(region, op, shape, exchange).emit(looks);
+  uint32_t states = shape.layout.grid ? emitFirstStates(region, op, shape) : 0;
+  PersistentKernel(region, op, shape, states).emit(looks);
 }
 
 PersistentKernel::PersistentKernel(RegionBuilder &region, tn::RecurrenceOp op,
-                                   const PersistentShape &shape, GridExchange exchange)
+                                   const PersistentShape &shape, uint32_t states)
     : region(region), op(op), shape(shape),
-      frame(region, buffersOfGroup(region, shape, exchange), region.source.getNumArguments(),
+      frame(region, buffersOfGroup(region, shape, states), region.source.getNumArguments(),
             PersistentShape::kThreads) {
   if (shape.layout.grid) {
-    unsigned own = region.source.getNumArguments() + region.source.getNumResults();
-    globalStates = frame.buffer(own);
-    flags = frame.buffer(own + 1);
+    globalStates = frame.buffer(region.source.getNumArguments() + region.source.getNumResults());
   }
 }
 
@@ -101,13 +97,13 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
   };
   const PersistentLayout &layout = shape.layout;
   if (!layout.grid) {
+    arrivals = take(isCluster() ? 2 * kBarrierBytes : 0);
     sharedStates = take(2 * layout.rows * shape.stateStride() * shape.bytes);
   } else if (!shape.isHalf) {
     staged = take(PersistentShape::kWarps * shape.chunk * shape.partDepth * shape.bytes);
   }
   weights = take(shape.kept * PersistentShape::kThreads * 4);
-  fresh = take(layout.rows * shape.units * shape.bytes);
-  sums = take(layout.parts * shape.chunk * shape.sumStride() * 4);
+  sums = take(shape.sumBytes());
   before = take(layout.rows * shape.units * 4);
   cells = take(layout.rows * shape.units * 4);
   lengths = take(layout.rows * 4);
@@ -115,19 +111,37 @@ void PersistentKernel::divideShared(const ThreadBuilder &t) {
 
 PersistentKernel::Element PersistentKernel::elementAt(const ThreadBuilder &t, Value chunkRow,
                                                       int64_t round) const {
-  return elementOf(t, chunkRow, t.add(thread, round * PersistentShape::kThreads));
+  if (!shape.isDirect) {
+    Value at = t.add(thread, round * PersistentShape::kThreads);
+    return elementOf(t, chunkRow, t.div(at, shape.units), t.rem(at, shape.units));
+  }
+  // [8 units][8 rows][2], as mma.sync leaves the sums.
+  int64_t ofRows = shape.chunk / 4, block = round / ofRows, row = round % ofRows / 2 * 8;
+  Value first = t.mul(t.add(t.mul(warp, shape.tiles / shape.tilesOfUnits()), block), 8);
+  Value inChunk = t.add(t.mul(t.rem(lane, 4), 2), row + round % 2);
+  return elementOf(t, chunkRow, inChunk, t.add(first, t.div(lane, 4)));
 }
 
 PersistentKernel::Element PersistentKernel::elementOf(const ThreadBuilder &t, Value chunkRow,
-                                                      Value at) const {
+                                                      Value inChunk, Value local) const {
   Element of;
-  of.inChunk = t.div(at, shape.units);
+  of.inChunk = inChunk;
   of.inTile = t.add(chunkRow, of.inChunk);
   of.row = t.add(t.mul(tile, shape.layout.rows), t.toI64(of.inTile));
-  of.local = t.rem(at, shape.units);
+  of.local = local;
   of.unit = t.add(t.mul(rank, shape.units), of.local);
   of.kept = t.add(t.mul(of.inTile, shape.units), of.local);
   return of;
+}
+
+/// Whether a thread has the element; null if all have.
+Value PersistentKernel::isThere(const ThreadBuilder &t, const Element &of) const {
+  if (shape.isDirect) {
+    bool isFull = shape.units % (8 * PersistentShape::kWarps) == 0;
+    return isFull ? Value() : t.isLess(of.local, t.i32(shape.units));
+  }
+  bool isFull = shape.chunk * shape.units % PersistentShape::kThreads == 0;
+  return isFull ? Value() : t.isLess(of.inChunk, t.i32(shape.chunk));
 }
 
 /// Rows of the tile with whole chunks: those behind the batch's end need no product.
@@ -145,8 +159,8 @@ void PersistentKernel::eachElement(
          [&](const ThreadBuilder &b, Value chunkRow, ValueRange) -> Values {
            for (int64_t round = 0; round < shape.elements(); ++round) {
              Element of = elementAt(b, chunkRow, round);
-             b.when(b.isLess(of.inChunk, b.i32(shape.chunk)),
-                    [&](const ThreadBuilder &c) { body(c, of); });
+             Value isOwn = isThere(b, of);
+             isOwn ? b.when(isOwn, [&](const ThreadBuilder &c) { body(c, of); }) : body(b, of);
            }
            return {};
          });
@@ -218,60 +232,19 @@ void PersistentKernel::start(const ThreadBuilder &t) const {
            write(b, b.f32(0), sharedStates, b.add(at, shape.layout.rows * stride));
            return {};
          });
-  // The memory of a block may be written to only once the block runs.
   if (shape.layout.blocks == 1) {
     return t.barrier();
   }
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &b) {
+    for (int64_t number : {1, 2}) {
+      initBarrier(b, arrivalsOf(b, b.i64(number)), 1);
+      expectState(b, b.i64(number));
+    }
+    publishBarriers(b);
+  });
+  // The memory of a block may be written to only once the block runs.
   t.arriveAtCluster();
   t.waitForCluster();
-}
-
-/// Behind it every block of a cluster has the new state.
-void PersistentKernel::endStep(const ThreadBuilder &t) const {
-  if (shape.layout.grid) {
-    return;
-  }
-  shape.layout.blocks > 1 ? t.waitForCluster() : t.barrier();
-}
-
-/// Returns the looks that are left.
-Value PersistentKernel::runSteps(const ThreadBuilder &t, Value looks) {
-  Value used = usedRows(t);
-  // The next chunk's inputs, and the looks.
-  Values carried = loadInputs(t, t.i64(0), t.i32(0));
-  carried.push_back(looks);
-  auto chunkOfStep = [&](const ThreadBuilder &t, Value number, Value state, Value chunkRow,
-                         ValueRange own) {
-    // What the gates need next is on its way while tensor cores work.
-    Value following = t.add(chunkRow, shape.chunk);
-    Value isLast = t.isEqual(following, used);
-    Values next = loadInputs(t, t.select(isLast, t.add(number, 1), number),
-                             t.select(isLast, t.i32(0), following));
-    Value wanted = t.toI32(number);
-    next.push_back(shape.isHalf ? multiplyHalves(t, state, chunkRow, wanted, own.back())
-                                : multiplyFloats(t, state, chunkRow, wanted, own.back()));
-    t.barrier();
-    computeGates(t, number, chunkRow, own.drop_back());
-    t.barrier();
-    return next;
-  };
-  return t
-      .loop(t.i64(0), steps, t.i64(1), carried,
-            [&](const ThreadBuilder &b, Value number, ValueRange now) -> Values {
-              Values own(now);
-              own.back() = await(b, number, own.back());
-              Value state = stateOf(b, number);
-              Values next =
-                  b.loop(b.i32(0), used, b.i32(shape.chunk), own,
-                         [&](const ThreadBuilder &c, Value chunkRow, ValueRange values) -> Values {
-                           return chunkOfStep(c, number, state, chunkRow, values);
-                         });
-              sendStates(b, number);
-              writeStates(b, number);
-              endStep(b);
-              return next;
-            })
-      .back();
 }
 
 /// The last states, and zeros behind the end of each row's sequence.

@@ -14,9 +14,14 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Rows whose sums a warp has in registers at once.
-int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf, bool isHeld) {
-  int64_t most = !isHalf || tiles > 2 ? 8 : !isHeld ? 16 : tiles == 2 ? 32 : 64;
+/// Rows whose sums a warp has in registers at once, beside `words` of weights.
+int64_t chunkOf(int64_t rows, int64_t tiles, bool isHalf, int64_t words) {
+  bool isHeld = words <= tuning::kPersistentWords;
+  int64_t most = tiles > 4 ? 8 : tiles > 2 || !isHeld ? 16 : tiles == 2 ? 32 : 64;
+  if (!isHalf) {
+    // A multiply-add is an instruction for each: no more than stay near the multiprocessor.
+    most = std::clamp<int64_t>(32 / tiles, 8, words > 64 ? 16 : 32);
+  }
   most = std::min(most, rows);
   while (rows % most != 0) {
     most /= 2;
@@ -35,14 +40,16 @@ PersistentShape::PersistentShape(tn::RecurrenceOp op, const PersistentLayout &ow
   // New states travel as whole vectors.
   units = llvm::alignTo(llvm::divideCeil(hidden, layout.blocks), 16 / bytes);
   int64_t groups = kWarps / layout.parts;
-  tiles = llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
+  isDirect = isHalf && layout.parts == 1 && !layout.grid && hidden % 2 == 0;
+  tiles = isDirect ? tilesOfUnits() * llvm::divideCeil(units, 8 * kWarps)
+                   : llvm::divideCeil(llvm::divideCeil(gates * units, kTile), groups);
   columns = groups * tiles * kTile;
   partDepth = llvm::alignTo(llvm::divideCeil(std::max(hidden, layout.blocks * units), layout.parts),
                             isHalf ? 32 : 8);
   depth = partDepth * layout.parts;
   // Whole fragments, or depths of all tiles.
   int64_t group = isHalf ? 4 : 4 * tiles, words = tiles * partDepth / (isHalf ? 4 : 2);
-  chunk = chunkOf(layout.rows, tiles, isHalf, words <= tuning::kPersistentWords);
+  chunk = chunkOf(layout.rows, tiles, isHalf, words);
   held = std::min(words, tuning::kPersistentWords / group * group);
   kept = 0;
   streamed = 0;
@@ -67,33 +74,37 @@ int64_t PersistentShape::stateStride() const {
 }
 
 int64_t PersistentShape::sharedBytes() const {
-  int64_t sums = layout.parts * chunk * sumStride() * 4;
-  int64_t own = layout.rows * (2 * units * 4 + units * bytes + 4);
+  int64_t own = layout.rows * (2 * units * 4 + 4);
   int64_t states = layout.grid ? (isHalf ? 0 : kWarps * chunk * partDepth * bytes)
-                               : 2 * layout.rows * stateStride() * bytes;
-  return llvm::alignTo(sums + own + states, 16) + kept * kThreads * 4;
+                               : 2 * layout.rows * stateStride() * bytes + (isCluster() ? 16 : 0);
+  return llvm::alignTo(sumBytes() + own + states, 16) + kept * kThreads * 4;
 }
 
 double persistentStepSeconds(const target::Target &gpu, const PersistentShape &shape) {
   const PersistentLayout &layout = shape.layout;
-  double cycles = 1 / tuning::kClock;
-  double products = double(shape.columns) * double(shape.depth) * double(layout.rows) /
+  double rows = double(layout.rows);
+  double products = double(shape.columns) * double(shape.depth) * rows /
                     (shape.isHalf ? tuning::kMmaPerCycle : tuning::kFmaPerCycle);
-  double reduced = 2.0 * double(layout.parts * layout.rows * shape.columns) * 4;
+  double gates =
+      rows * double(shape.units * shape.gates) * tuning::kSpecialsOfGate / tuning::kSpecialPerCycle;
+  double reduced =
+      shape.isDirect ? 0
+                     : tuning::kSumPasses * double(layout.parts) * rows * double(shape.columns) * 4;
   double groups = double(PersistentShape::kWarps / layout.parts);
-  double state = double(layout.rows * shape.depth * shape.bytes) * groups;
+  double state = rows * double(shape.depth * shape.bytes) * groups;
   double again = double(shape.kept * PersistentShape::kThreads * 4 * shape.chunks());
-  double inner = (reduced + again) / tuning::kSharedPerCycle + products;
-  double read = double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks());
+  double inner = (reduced + again) / tuning::kSharedPerCycle + products + gates;
+  double seconds =
+      double(shape.streamed * PersistentShape::kThreads * 4 * shape.chunks()) / gpu.coreBandwidth;
   if (layout.grid) {
-    double exchange = layout.isTagged() ? tuning::kTaggedExchange : tuning::kGridExchange;
-    return exchange + inner * cycles +
-           ((layout.isTagged() ? 2 : 1) * state + read) / gpu.coreBandwidth;
+    seconds += state * double(layout.blocks) / tuning::kStateBandwidth + tuning::kGridExchange;
+    seconds += double(shape.chunks() - 1) * tuning::kGridChunk;
+    return seconds + inner / tuning::kClock;
   }
-  double sent = double(layout.rows * shape.units * shape.bytes * layout.blocks);
-  double exchange = layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
-  return exchange + (inner + (state + sent) / tuning::kSharedPerCycle) * cycles +
-         read / gpu.coreBandwidth;
+  double sent = rows * double(shape.units * shape.bytes * layout.blocks);
+  inner += (state + sent) / tuning::kSharedPerCycle;
+  seconds += layout.blocks == 1 ? tuning::kBlockExchange : tuning::kClusterExchange;
+  return seconds + inner / tuning::kClock;
 }
 
 std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::RecurrenceOp op) {
@@ -124,15 +135,14 @@ std::vector<PersistentCandidate> persistentLayouts(RegionBuilder &region, tn::Re
   bool isHalf = !getElementTypeOrSelf(op.getInput()).isF32();
   for (int64_t rows = isHalf ? 8 : 2; rows <= tuning::kPersistentRows; rows *= 2) {
     for (int64_t blocks = 1; blocks <= gpu.clusterBlocks; blocks *= 2) {
-      consider(blocks, rows, PersistentLayout::kCluster);
+      consider(blocks, rows, 0);
     }
     // Blocks of 4, 8, 16 units and so on.
     for (int64_t units = 4; units <= 64; units *= 2) {
       int64_t blocks = llvm::divideCeil(hidden, units);
       // A plain architecture has parts with fewer multiprocessors than the one it is named by.
       if (blocks > 1 && blocks <= gpu.cores && !gpu.part.empty()) {
-        consider(blocks, rows, PersistentLayout::kFlags);
-        consider(blocks, rows, PersistentLayout::kTagged);
+        consider(blocks, rows, 1);
       }
     }
     if (rows >= batch) {

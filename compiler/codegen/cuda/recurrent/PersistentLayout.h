@@ -15,14 +15,12 @@ struct PersistentLayout {
   int64_t blocks = 1; ///< of a group
   int64_t parts = 1;  ///< of the depth
   int64_t rows = 8;   ///< of the batch that a group takes
-  /// kCluster: blocks write into each other's shared memory. Else the group is the whole grid, and
-  /// its blocks exchange states through the L2: kFlags, a block tells with a flag that its part is
-  /// there; kTagged, each word of 4 bytes has the state's number beside it, which is twice the
-  /// bytes and one way in place of two.
+  /// Whether the group is the whole grid, whose blocks exchange states through the L2: a word that
+  /// no state has stands where none was written yet. Else blocks write into each other's shared
+  /// memory.
   int64_t grid = 0;
-  static constexpr int64_t kCluster = 0, kFlags = 1, kTagged = 2;
-
-  bool isTagged() const { return grid == kTagged; }
+  /// States in the L2 that take turns, and in shared memory.
+  int64_t slots() const { return grid ? 4 : 2; }
 };
 template <typename Visitor> void visitParameters(Visitor &visit, PersistentLayout &layout) {
   visit("blocks", layout.blocks);
@@ -39,12 +37,20 @@ struct PersistentShape {
 
   int64_t sharedBytes() const;
   bool fits(const target::Target &gpu) const;
+  /// Several blocks with each other's shared memory.
+  bool isCluster() const { return !layout.grid && layout.blocks > 1; }
   /// Rows of the batch from one state in the group's shared memory to the next, in elements.
   int64_t stateStride() const;
   int64_t sumStride() const { return columns + 4; }
+  int64_t sumBytes() const { return isDirect ? 0 : layout.parts * chunk * sumStride() * 4; }
   int64_t chunks() const { return layout.rows / chunk; }
   /// Elements of a chunk's new states for each thread.
-  int64_t elements() const { return (chunk * units + kThreads - 1) / kThreads; }
+  int64_t elements() const {
+    return isDirect ? tiles / tilesOfUnits() * chunk / 4
+                    : (chunk * units + kThreads - 1) / kThreads;
+  }
+  /// Of 8 units with all of their gates, where isDirect.
+  int64_t tilesOfUnits() const { return (gates + 1) / 2; }
 
   PersistentLayout layout;
   mlir::Type element;
@@ -56,6 +62,8 @@ struct PersistentShape {
   int64_t depth;     ///< of the state, with zeros behind its end
   int64_t chunk;     ///< rows that are multiplied together
   bool isHalf;       ///< by tensor cores
+  /// A warp has whole depths and all gates of its units, whose sums stay in its registers.
+  bool isDirect;
   /// Of a thread's weights (a half is half a word) those in its registers, those in shared memory,
   /// and those that each step reads through the L2: FP32 only.
   int64_t held, kept, streamed;

@@ -16,9 +16,12 @@ using Values = ThreadBuilder::Values;
 /// The depth of two products whose fragments lie side by side: a lane's 16 bytes of a row are word
 /// 0 and 1 of B of the first, then of the second. Columns of A are taken in the same order.
 constexpr int64_t kPairDepth = 2 * kMmaDepth, kLaneDepth = kPairDepth / 4;
-/// Vectors of the state that a lane asks for before it multiplies: from the L2, the same where
-/// weights are read too, and from shared memory.
-constexpr int64_t kVectorsFromL2 = 12, kVectorsBesideWeights = 8, kVectorsFromShared = 4;
+/// Vectors of the state that a lane asks shared memory for before it multiplies.
+constexpr int64_t kVectorsFromShared = 4;
+/// Products of a warp that run beside each other.
+constexpr int64_t kChains = 4;
+/// Registers of a thread, but for addresses and counters.
+constexpr int64_t kRegisters = 192;
 /// Weights that a thread asks the L2 for together.
 constexpr int64_t kStreamedWords = 16;
 
@@ -29,10 +32,18 @@ Values loadShared(const ThreadBuilder &t, Value pointer) {
 
 } // namespace
 
-/// Of the block's column (a gate's units side by side); zero where there is none. As stored.
+/// Of the block's column (a gate's units side by side, unless isDirect); zero where there is none.
+/// As stored.
 Value PersistentKernel::weightAt(const ThreadBuilder &t, Value column, Value k) const {
-  Value gate = t.div(column, shape.units);
-  Value unit = t.add(t.mul(rank, shape.units), t.rem(column, shape.units));
+  Value gate = t.div(column, shape.units), local = t.rem(column, shape.units);
+  if (shape.isDirect) {
+    // Of 8 units two gates in a tile.
+    int64_t ofUnits = shape.tilesOfUnits() * kMmaRows;
+    gate = t.div(t.rem(column, ofUnits), 8);
+    local = t.add(t.mul(t.div(column, ofUnits), 8), t.rem(column, 8));
+    gate = t.select(t.isLess(local, t.i32(shape.units)), gate, t.i32(shape.gates));
+  }
+  Value unit = t.add(t.mul(rank, shape.units), local);
   Value isInside =
       both(t, t.isLess(gate, t.i32(shape.gates)),
            both(t, t.isLess(unit, t.i32(shape.hidden)), t.isLess(k, t.i32(shape.hidden))));
@@ -103,30 +114,36 @@ void PersistentKernel::storeSum(const ThreadBuilder &t, Value sum, Value row, Va
   setSharedF32(t, sum, sums, t.add(at, column));
 }
 
+/// What a lane asks the L2 for before it multiplies: each batch takes the way there and back.
+int64_t PersistentKernel::vectorsFromL2() const {
+  int64_t sums = shape.isHalf ? shape.tiles * shape.chunk / kMmaColumns * 4 : 0;
+  int64_t room = kRegisters - shape.held - sums - shape.gates * shape.elements();
+  return std::clamp<int64_t>(room / 4, 1, 16);
+}
+
 Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Value chunkRow,
-                                       Value wanted, Value looks) const {
+                                       Value looks, Totals &totals) const {
   int64_t stride = shape.layout.grid ? shape.depth : shape.stateStride();
   int64_t blocksOfRows = shape.chunk / kMmaColumns, pairs = shape.partDepth / kPairDepth;
   Value row = t.add(chunkRow, t.div(lane, 4));
   Value start = t.add(t.mul(part, shape.partDepth), t.mul(t.rem(lane, 4), kLaneDepth));
   Value base = t.add(t.mul(row, stride), start);
-  SmallVector<Values> totals(shape.tiles * blocksOfRows, Values(4, t.f32(0)));
-  int64_t asked = !shape.layout.grid                            ? kVectorsFromShared
-                  : shape.kept == 0 && !shape.layout.isTagged() ? kVectorsFromL2
-                                                                : kVectorsBesideWeights;
+  // Products that wait for each other take five times as long as others.
+  int64_t sums = shape.tiles * blocksOfRows, chains = sums < kChains && pairs > 1 ? 2 : 1;
+  totals.assign(sums * chains, Values(4, t.f32(0)));
+  int64_t asked = shape.layout.grid ? vectorsFromL2() : kVectorsFromShared;
   int64_t together = std::max<int64_t>(1, asked / blocksOfRows);
   for (int64_t first = 0; first < pairs; first += together) {
     int64_t end = std::min(pairs, first + together);
     SmallVector<Values> vectors;
-    Values elements, sent;
+    Values elements;
     for (int64_t pair = first; pair < end; ++pair) {
       for (int64_t n = 0; n < blocksOfRows; ++n) {
         elements.push_back(t.add(base, n * kMmaColumns * stride + pair * kPairDepth));
-        sent.push_back(isSent(t, t.add(start, pair * kPairDepth)));
       }
     }
     if (shape.layout.grid) {
-      looks = loadStates(t, state, elements, sent, wanted, looks, vectors);
+      looks = loadStates(t, state, elements, looks, vectors);
       t.warpBarrier();
     } else {
       for (Value element : elements) {
@@ -140,13 +157,28 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
           for (int64_t n = 0; n < blocksOfRows; ++n) {
             ArrayRef<Value> b =
                 ArrayRef(vectors[(pair - first) * blocksOfRows + n]).slice(2 * half, 2);
-            Values &total = totals[own * blocksOfRows + n];
+            Values &total = totals[half % chains * sums + own * blocksOfRows + n];
             total = multiply(t, shape.element, a, b, total);
           }
         }
       }
     }
   }
+  for (int64_t sum = 0; sum < sums && chains > 1; ++sum) {
+    for (int64_t i = 0; i < 4; ++i) {
+      totals[sum][i] = t.addF(totals[sum][i], totals[sums + sum][i]);
+    }
+  }
+  totals.truncate(sums);
+  return looks;
+}
+
+/// Of halves, to where the gates are computed.
+void PersistentKernel::storeTotals(const ThreadBuilder &t, ArrayRef<Values> totals) const {
+  if (totals.empty()) {
+    return;
+  }
+  int64_t blocksOfRows = shape.chunk / kMmaColumns;
   Value column = t.add(t.mul(group, shape.tiles * kMmaRows), t.div(lane, 4));
   Value rowOfLane = t.mul(t.rem(lane, 4), 2);
   for (int64_t own = 0; own < shape.tiles; ++own) {
@@ -157,11 +189,10 @@ Value PersistentKernel::multiplyHalves(const ThreadBuilder &t, Value state, Valu
       }
     }
   }
-  return looks;
 }
 
 Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Value chunkRow,
-                                       Value wanted, Value looks) const {
+                                       Value looks) const {
   constexpr int64_t lanes = 4;
   int64_t stride = shape.stateStride();
   Value from =
@@ -173,17 +204,23 @@ Value PersistentKernel::multiplyFloats(const ThreadBuilder &t, Value state, Valu
     int64_t ofRow = shape.partDepth / lanes;
     Value source = t.mul(chunkRow, shape.depth), start = t.mul(part, shape.partDepth);
     t.warpBarrier();
-    looks = t.loop(lane, t.i32(shape.chunk * ofRow), t.i32(kWarp), {looks},
-                   [&](const ThreadBuilder &b, Value at, ValueRange now) -> Values {
-                     Value k = b.add(start, b.mul(b.rem(at, ofRow), lanes));
-                     Value element = b.add(b.add(source, b.mul(b.div(at, ofRow), shape.depth)), k);
-                     SmallVector<Values> vectors;
-                     Value left =
-                         loadStates(b, state, element, isSent(b, k), wanted, now[0], vectors);
-                     Value vector = b.pack(vectors[0]);
-                     b.store(vector, b.offset(from, vector.getType(), at), 16);
-                     return {left};
-                   })[0];
+    int64_t vectors = shape.chunk * ofRow, asked = vectorsFromL2() * kWarp;
+    for (int64_t first = 0; first < vectors; first += asked) {
+      SmallVector<Values> loaded;
+      Values places, elements;
+      for (int64_t own = first; own < std::min(vectors, first + asked); own += kWarp) {
+        // Threads behind the last vector copy that too.
+        Value at = t.min(t.add(lane, own), t.i32(vectors - 1));
+        Value k = t.add(start, t.mul(t.rem(at, ofRow), lanes));
+        places.push_back(at);
+        elements.push_back(t.add(t.add(source, t.mul(t.div(at, ofRow), shape.depth)), k));
+      }
+      looks = loadStates(t, state, elements, looks, loaded);
+      for (auto [at, words] : llvm::zip_equal(places, loaded)) {
+        Value vector = t.pack(words);
+        t.store(vector, t.offset(from, vector.getType(), at), 16);
+      }
+    }
     t.warpBarrier();
   }
   Value half = t.div(lane, 16);

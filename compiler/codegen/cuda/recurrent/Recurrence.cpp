@@ -42,7 +42,8 @@ double recurrenceSeconds(RegionBuilder &region, const RecurrenceProblem &problem
             double(byteSize(storageType(getElementTypeOrSelf(op.getInput()))));
   }
   double together = region.gpu.cacheBandwidth * double(layout.blocks) / double(region.gpu.cores);
-  double oneStep = tuning::kStepSeconds + bytes / together;
+  double fixed = layout.blocks == 1 ? tuning::kBlockStepSeconds : tuning::kStepSeconds;
+  double oneStep = fixed + bytes / together;
   return waves * double(region.estimate(dims[0])) * oneStep + region.gpu.launchSeconds;
 }
 

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/recurrent/FastCell.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -252,7 +253,7 @@ void RecurrenceKernel::broadcast(const ThreadBuilder &t, Value value, Value arra
 }
 
 Value RecurrenceKernel::newState(const ThreadBuilder &t, Value state, const Unit &unit) const {
-  RecurrentCell cell(t.builder, t.location, op);
+  RecurrentCell cell = fastCell(t, op);
   if (op.getCell() == "rnn") {
     return cell.rnn(sumOf(t, phases[0], 0, unit, true));
   }
@@ -286,7 +287,7 @@ void RecurrenceKernel::step(const ThreadBuilder &t, Value number, ValueRange ahe
   sumGates(t, phases[0], state, number, aheads[0]);
   if (phases.size() > 1) {
     eachUnit(t, [&](const ThreadBuilder &b, const Unit &unit) {
-      RecurrentCell gru(b.builder, b.location, op);
+      RecurrentCell gru = fastCell(b, op);
       Value kept =
           gru.gruReset(sumOf(b, phases[0], 1, unit, true), readShared(b, state, unit.global));
       broadcast(b, kept, gated, unit);
@@ -354,10 +355,26 @@ void RecurrenceKernel::emit() {
   }
   // The memory of a block may be written to only once the block runs.
   meet(t);
-  t.loop(t.i64(0), length, t.i64(1), loadInputs(t, t.i64(0)),
-         [&](const ThreadBuilder &b, Value number, ValueRange aheads) -> Values {
-           Values next = loadInputs(b, b.add(number, 1));
-           step(b, number, aheads);
+  // A step of held weights is shorter than the way of its inputs: two steps' are asked for
+  // together.
+  int64_t turns = phases[0].held.empty() ? 1 : 2;
+  auto loadTurns = [&](const ThreadBuilder &b, Value first) {
+    Values loaded;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      loaded.append(loadInputs(b, b.add(first, turn)));
+    }
+    return loaded;
+  };
+  t.loop(t.i64(0), length, t.i64(turns), loadTurns(t, t.i64(0)),
+         [&](const ThreadBuilder &b, Value first, ValueRange aheads) -> Values {
+           Values next = loadTurns(b, b.add(first, turns));
+           step(b, first, aheads.take_front(phases.size()));
+           if (turns > 1) {
+             Value second = b.add(first, 1);
+             b.when(b.isLess(second, length), [&](const ThreadBuilder &c) {
+               step(c, second, aheads.drop_front(phases.size()));
+             });
+           }
            return next;
          });
   finish(t);

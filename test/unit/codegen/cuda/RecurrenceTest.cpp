@@ -79,13 +79,14 @@ TEST(PersistentRecurrence, GridsOfAllTypes) {
   }
 }
 
-TEST(PersistentRecurrence, TaggedWordsOfAllTypes) {
+TEST(PersistentRecurrence, GridsOfManySteps) {
   for (const char *type : {"f16", "bf16", "f32"}) {
-    expectRight({.type = type, .steps = 4}, {4, 2, 8, 2});
-    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 3}, {5, 8, 8, 2});
+    expectRight({.type = type, .steps = 7}, {4, 2, 8, 1});
+    expectRight({.cell = "gru", .type = type, .hidden = 40, .batch = 19, .steps = 6},
+                {5, 8, 32, 1});
   }
   Layer lengths = {.cell = "rnn", .batch = 20, .steps = 5, .reverse = true, .hasLengths = true};
-  expectRight(lengths, {8, 8, 8, 2});
+  expectRight(lengths, {8, 8, 8, 1});
 }
 
 TEST(PersistentRecurrence, ClustersOfAllTypes) {
@@ -107,6 +108,23 @@ TEST(PersistentRecurrence, CellsWithLengthsAndBackwards) {
   }
 }
 
+/// Blocks whose warps have whole depths, so that sums stay in registers: units that fill the warps
+/// and that do not, one and several times 8.
+TEST(PersistentRecurrence, GatesInRegisters) {
+  for (const char *cell : {"rnn", "gru", "lstm"}) {
+    Layer layer = {.cell = cell, .hidden = 64, .batch = 11};
+    expectRight(layer, {1, 1, 8, 0});
+    layer.hasLengths = layer.reverse = true;
+    expectRight(layer, {1, 1, 32, 0});
+    layer.hidden = 38;
+    expectRight(layer, {2, 1, 16, 0});
+    expectRight(layer, {2, 1, 8, 1});
+    layer.type = "bf16";
+    expectRight(layer, {2, 1, 16, 1});
+  }
+  expectRight({.hidden = 136, .batch = 3}, {1, 1, 8, 0});
+}
+
 TEST(PersistentRecurrence, ManyRowsInChunks) {
   expectRight({.hidden = 32, .batch = 70, .steps = 2}, {2, 4, 32, 0});
   expectRight({.cell = "rnn", .hidden = 64, .batch = 128, .steps = 2}, {4, 8, 128, 1});
@@ -122,26 +140,26 @@ TEST(PersistentRecurrence, WeightsInSharedMemoryAndInTheL2) {
 
 /// Blocks of which only one runs at a time, which no cooperative launch does.
 TEST(PersistentRecurrence, BlocksThatWaitInVainSaySo) {
-  for (int64_t grid : {PersistentLayout::kFlags, PersistentLayout::kTagged}) {
-    Emitter alone = [grid](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      tn::RecurrenceOp op = recurrenceOf(region.source);
-      emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, grid}), /*looks=*/100);
-      region.code.steps.back().cluster = 1;
-      return true;
-    };
-    testing::AssertionResult result = matchesReference(Layer().text(), alone);
-    EXPECT_FALSE(result);
-    std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
-    EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
-  }
+  Emitter alone = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    tn::RecurrenceOp op = recurrenceOf(region.source);
+    emitPersistentLayer(region, op, PersistentShape(op, {4, 2, 8, 1}), /*looks=*/100);
+    region.code.steps.back().cluster = 1;
+    return true;
+  };
+  testing::AssertionResult result = matchesReference(Layer().text(), alone);
+  EXPECT_FALSE(result);
+  std::string waited = "failed with " + std::to_string(TENON_KERNEL_WAITED);
+  EXPECT_NE(std::string::npos, std::string(result.message()).find(waited)) << result.message();
 }
 
 /// Layers that fill the registers: the one chosen for each size, assembled.
 TEST(PersistentRecurrence, RegistersSuffice) {
   const target::Target &gpu = *target::findPart("cuda", "h200");
   for (const Layer &layer :
-       {Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 1024, .batch = 32},
-        Layer{.hidden = 2048, .batch = 32}, Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
+       {Layer{.batch = 32}, Layer{.hidden = 512, .batch = 8}, Layer{.hidden = 512, .batch = 128},
+        Layer{.hidden = 1024, .batch = 32}, Layer{.hidden = 2048, .batch = 32},
+        Layer{.type = "f32", .hidden = 512, .batch = 64},
+        Layer{.type = "f32", .hidden = 1024, .batch = 8}}) {
     llvm::Expected<std::string> ptx =
         emitTestPtx(layer.text(), byFamily({"recurrence_persistent"}), gpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());

@@ -55,13 +55,6 @@ void lookForLine(uint32_t *result, const LookOperands &operands) {
   running->yield();
 }
 
-/// Two words that another block may write, each with a tag behind it.
-struct PairOperands {
-  uint32_t *place;
-  uint32_t words[2];
-  uint32_t tag;
-};
-
 struct FlagOperands {
   uint32_t *place;
   uint32_t value;
@@ -392,34 +385,18 @@ const std::map<std::string, Single> &singles() {
          ++running->progress;
          running->yield();
        }},
-      {"st.release.gpu.global.b32 [$0], $1;",
-       [](void *, const void *a) {
-         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
-         ++running->progress;
-       }},
-      {"ld.acquire.gpu.global.b32 $0, [$1];",
-       [](void *r, const void *a) {
-         give(r, **as<const uint32_t *>(a));
-         ++running->progress;
-         running->yield();
-       }},
       {"ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];",
-       [](void *r, const void *a) { memcpy(r, *as<const void *>(a), 16); }},
-      {"{\n.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [$4];\n"
-       "mov.b64 {$0, $1}, a;\nmov.b64 {$2, $3}, b;\n}",
        [](void *r, const void *a) {
          memcpy(r, *as<const void *>(a), 16);
          ++running->progress;
          running->yield();
        }},
-      {"{\n.reg .b64 a, b;\nmov.b64 a, {$1, $3};\nmov.b64 b, {$2, $3};\n"
-       "st.relaxed.gpu.global.v2.b64 [$0], {a, b};\n}",
+      {"st.relaxed.gpu.global.b32 [$0], $1;",
        [](void *, const void *a) {
-         const PairOperands &operands = *as<PairOperands>(a);
-         uint32_t words[] = {operands.words[0], operands.tag, operands.words[1], operands.tag};
-         memcpy(operands.place, words, sizeof words);
+         *as<FlagOperands>(a)->place = as<FlagOperands>(a)->value;
          ++running->progress;
        }},
+      {"fence.acq_rel.gpu;", [](void *, const void *) {}},
       {"lop3.b32 $0, $1, $2, $3, 0x6a;",
        [](void *r, const void *a) {
          const uint32_t *words = as<const uint32_t>(a);
