@@ -36,6 +36,24 @@ inline constexpr int64_t kDepthwiseByteLanes = 8;
 /// Taps of a line that are written out.
 inline constexpr int64_t kDepthwiseLine = 11;
 
+// conv_direct.
+
+/// Channels of a warp's sums, and of a block, at most; 8 x 16 sums of a warp at most: derived, 96
+/// registers.
+inline constexpr int64_t kDirectWarpWidth = 64, kDirectMostWidth = 128, kDirectSums = 24;
+/// Positions of a tile, and along a dim at most.
+inline constexpr int64_t kDirectLeastPositions = 48, kDirectMostPositions = 256,
+                         kDirectMostLine = 64;
+/// Products that are written out; more are a loop over the filter's rows.
+inline constexpr int64_t kDirectProducts = 800;
+/// Registers of a thread besides its sums.
+inline constexpr int64_t kDirectRegisters = 72;
+/// Of the estimate. What mma.sync reaches of a library's products; bytes a second of a
+/// multiprocessor's shared memory, copies of 16 bytes that it starts, and elements on their way
+/// out; seconds that a tile waits by itself.
+inline constexpr double kDirectShare = 0.5, kDirectSharedRate = 200e9, kDirectCopyRate = 8e9,
+                        kDirectOutRate = 60e9, kDirectTurnSeconds = 1e-6;
+
 // conv_simt.
 
 /// Places of the depth in a stage: derived, a pitch of 20 elements reads all banks.
