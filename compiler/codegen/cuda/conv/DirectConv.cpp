@@ -89,7 +89,7 @@ SmallVector<std::pair<int64_t, int64_t>> widthsOf(const ConvProblem &problem) {
 int64_t blocksOfProcessor(const DirectLayout &layout, const DirectTile &tile,
                           const target::Target &gpu) {
   int64_t sums = tile.warpTiles * tile.warpWidth / kMmaColumns * 4;
-  int64_t registers = sums + tuning::kDirectRegisters;
+  int64_t registers = sums * 3 / 2 + tuning::kDirectRegisters;
   int64_t blocks = std::max<int64_t>(65536 / (registers * tile.threads()), 1);
   while (blocks > 1 && layout.bytes() > gpu.sharedOfBlock(blocks)) {
     --blocks;

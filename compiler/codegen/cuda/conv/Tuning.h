@@ -46,7 +46,7 @@ inline constexpr int64_t kDirectLeastPositions = 48, kDirectMostPositions = 256,
                          kDirectMostLine = 64;
 /// Products that are written out; more are a loop over the filter's rows.
 inline constexpr int64_t kDirectProducts = 800;
-/// Registers of a thread besides its sums.
+/// Registers of a thread besides one and a half for each sum.
 inline constexpr int64_t kDirectRegisters = 72;
 /// Of the estimate. What mma.sync reaches of a library's products; bytes a second of a
 /// multiprocessor's shared memory, copies of 16 bytes that it starts, and elements on their way
