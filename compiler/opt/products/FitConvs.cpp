@@ -12,8 +12,8 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// Channels that lie in 16 bytes.
-constexpr int64_t kNarrowChannels = 8;
+/// Channels that lie in 16 bytes, and of pictures of which two pixels do.
+constexpr int64_t kNarrowChannels = 8, kPictureChannels = 4;
 
 /// f(cast(input)) -> cast(f(input)) for a movement that alone reads the cast
 template <typename Op> struct SinkCast : OpRewritePattern<Op> {
@@ -185,15 +185,18 @@ struct EvenPads : OpRewritePattern<tn::ConvOp> {
 
 int64_t channelsOf(tn::ConvOp op) { return tensorType(op.getWeight()).getDimSize(1); }
 
-/// Channels that copies can take: over two dims the library's. Over three a single one is left
-/// alone, since the filter is longer by what is added.
+/// Channels that copies can take: over two dims the library's, or our own kernel's of pictures.
+/// Over three a single one is left alone, since the filter is longer by what is added.
 int64_t channelsForGpu(tn::ConvOp op) {
   int64_t channels = channelsOf(op), rank = op.getType().getRank();
   if (!isLibraryType(op) || rank < 4 || op.getType().getElementType().isF32()) {
     return channels;
   }
   if (rank == 4) {
-    return llvm::alignTo(channels, kNarrowChannels);
+    // Our own kernel multiplies two pixels at once where every second one begins a window.
+    bool isPicture = channels <= kPictureChannels && op.getStrides()[1] == 2 &&
+                     op.getDilations()[1] == 1 && op.getGroups() == 1;
+    return llvm::alignTo(channels, isPicture ? kPictureChannels : kNarrowChannels);
   }
   return channels == 1 ? 1 : llvm::alignTo(channels, channels % 4 == 3 ? 4 : 2);
 }

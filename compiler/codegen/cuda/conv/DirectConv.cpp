@@ -34,8 +34,19 @@ int64_t resultChannels(const ConvProblem &problem) {
 /// The fewest groups whose channels, of the input and of the result, are whole octets; 0 for none.
 int64_t joinedOctets(int64_t groups, int64_t channels, int64_t columns, int64_t) {
   auto least = [](int64_t count) { return kOctetElements / std::gcd(count, kOctetElements); };
+  if (groups == 1 && channels == 4 && columns % kOctetElements == 0) {
+    return 1; // which foldedPixels tells more of
+  }
   int64_t joined = std::lcm(least(channels), least(columns));
   return groups % joined == 0 ? joined : 0;
+}
+
+/// Of few channels two neighbouring pixels are an octet, where a stride of 2 makes positions begin
+/// on borders of octets.
+int64_t foldedPixels(const ConvProblem &problem) {
+  const ConvDim &columns = problem.dims[1];
+  bool isFolded = problem.channels() == 4 && columns.stride == 2 && columns.dilation == 1;
+  return isFolded ? 2 : 1;
 }
 
 /// Whether places of an image are numbers of 32 bits.
@@ -90,7 +101,7 @@ int64_t blocksOfProcessor(const DirectLayout &layout, const DirectTile &tile,
                           const target::Target &gpu) {
   int64_t sums = tile.warpTiles * tile.warpWidth / kMmaColumns * 4;
   int64_t registers = sums * 3 / 2 + tuning::kDirectRegisters;
-  int64_t blocks = std::max<int64_t>(65536 / (registers * tile.threads()), 1);
+  int64_t blocks = std::max<int64_t>(gpu.registers / (registers * tile.threads()), 1);
   while (blocks > 1 && layout.bytes() > gpu.sharedOfBlock(blocks)) {
     --blocks;
   }
@@ -108,19 +119,19 @@ int64_t tilesOf(RegionBuilder &region, const ConvProblem &problem, const DirectT
 
 DirectLayout::DirectLayout(const ConvProblem &problem, const DirectTile &tile) {
   const ConvDim &rows = problem.dims[0], &columns = problem.dims[1];
+  folded = foldedPixels(problem);
+  tapColumns = llvm::divideCeilSigned(columns.taps, folded);
+  columnStride = columns.stride / folded;
   unitColumns = problem.joined * problem.groupColumns;
-  unitOctets = problem.channels() / kOctetElements;
+  unitOctets = problem.channels() * folded / kOctetElements;
   units = std::max<int64_t>(tile.width / unitColumns, 1);
   slabs = resultChannels(problem) / tile.width;
-  auto reach = [](const ConvDim &dim, int64_t positions) {
-    return (positions - 1) * dim.stride + (dim.taps - 1) * dim.dilation + 1;
-  };
-  inRows = reach(rows, tile.rows);
-  inColumns = reach(columns, tile.columns);
-  phaseColumns = llvm::divideCeilSigned(inColumns, columns.stride);
-  linePixels = phaseColumns * columns.stride;
+  inRows = (tile.rows - 1) * rows.stride + (rows.taps - 1) * rows.dilation + 1;
+  inColumns = (tile.columns - 1) * columnStride + (tapColumns - 1) * columns.dilation + 1;
+  phaseColumns = llvm::divideCeilSigned(inColumns, columnStride);
+  linePixels = phaseColumns * columnStride;
   pixelPitch = oddOf(units * unitOctets);
-  int64_t octets = rows.taps * columns.taps * unitOctets;
+  int64_t octets = rows.taps * tapColumns * unitOctets;
   int64_t products = tile.warpWidth / kMmaColumns;
   bool isLong = (octets + 1) / 2 * tile.warpTiles * products > tuning::kDirectProducts;
   segments = isLong ? rows.taps : 1;
@@ -134,10 +145,10 @@ DirectLayout::DirectLayout(const ConvProblem &problem, const DirectTile &tile) {
 
 int64_t DirectLayout::distance(const ConvProblem &problem, int64_t octet) const {
   const ConvDim &rows = problem.dims[0], &columns = problem.dims[1];
-  int64_t tap = octet / unitOctets, row = segments == 1 ? tap / columns.taps : 0;
-  int64_t column = tap % columns.taps * columns.dilation;
-  int64_t pixel = row * rows.dilation * linePixels + column % columns.stride * phaseColumns +
-                  column / columns.stride;
+  int64_t tap = octet / unitOctets, row = segments == 1 ? tap / tapColumns : 0;
+  int64_t column = tap % tapColumns * columns.dilation;
+  int64_t pixel = row * rows.dilation * linePixels + column % columnStride * phaseColumns +
+                  column / columnStride;
   return pixel * pixelPitch + octet % unitOctets;
 }
 
@@ -194,7 +205,7 @@ MatchResult<ConvProblem> matchDirect(RegionBuilder &region) {
   if (problem->dims.size() != 2 || !isExact) {
     return MatchFailure{"it is not over two dims, or of integers that are multiplied as floats"};
   }
-  if (problem->patchWidth != kOctetElements) {
+  if (problem->patchWidth * foldedPixels(*problem) != kOctetElements) {
     return MatchFailure{"channels of the input do not lie on borders of 16 bytes"};
   }
   if (!isSmallImage(region, *problem) || directTiles(region, *problem).empty()) {

@@ -30,10 +30,12 @@ template <typename Visitor> void visitParameters(Visitor &visit, DirectTile &til
 struct DirectLayout {
   DirectLayout(const ConvProblem &problem, const DirectTile &tile);
 
+  int64_t folded;                   ///< neighbouring pixels of 4 channels that are an octet, or 1
+  int64_t tapColumns, columnStride; ///< by octets
   int64_t unitColumns, unitOctets;  ///< of a unit: output channels, octets of input channels
   int64_t units;                    ///< whose channels a block reads
   int64_t slabs;                    ///< parts of the output channels
-  int64_t inRows, inColumns;        ///< of the input under a block's positions
+  int64_t inRows, inColumns;        ///< of the input under a block's positions, by octets
   int64_t phaseColumns, linePixels; ///< columns lie by their remainder of the stride
   int64_t pixelPitch;               ///< octets from a pixel to the next: odd
   int64_t segments, usedOctets;     ///< of the depth, and octets of a segment

@@ -148,15 +148,20 @@ void DirectKernel::copyFilter(const ThreadBuilder &t) {
     Value inSegment = c.rem(octet, layout.segmentOctets);
     Value tap = c.div(inSegment, layout.unitOctets);
     Value row =
-        layout.segments == 1 ? c.div(tap, p.dims[1].taps) : c.div(octet, layout.segmentOctets);
-    Value column = layout.segments == 1 ? c.rem(tap, p.dims[1].taps) : tap;
+        layout.segments == 1 ? c.div(tap, layout.tapColumns) : c.div(octet, layout.segmentOctets);
+    Value column = layout.segments == 1 ? c.rem(tap, layout.tapColumns) : tap;
     Value channel = c.add(firstChannel, columnOf(c, line));
     Value group = c.div(c.rem(channel, layout.unitColumns), p.groupColumns);
-    Value depth = c.add(c.mul(c.rem(inSegment, layout.unitOctets), kOctet), inOctet);
+    Value depth = c.add(c.mul(c.rem(inSegment, layout.unitOctets), kOctet), inOctet), isRead;
+    if (layout.folded > 1) {
+      column = c.add(c.mul(column, layout.folded), c.div(depth, p.groupChannels));
+      depth = c.rem(depth, p.groupChannels);
+      isRead = c.isLess(column, c.i32(p.dims[1].taps));
+    }
     depth = c.sub(depth, c.mul(group, p.groupChannels));
-    Value isRead;
     if (layout.usedOctets < layout.segmentOctets) {
-      isRead = c.isLess(inSegment, c.i32(layout.usedOctets));
+      Value isDeep = c.isLess(inSegment, c.i32(layout.usedOctets));
+      isRead = isRead ? c.bitAnd(isRead, isDeep) : isDeep;
     }
     if (p.joined > 1) {
       Value isOwn = isBelow(c, depth, c.i32(p.groupChannels));
@@ -178,32 +183,38 @@ void DirectKernel::copyFilter(const ThreadBuilder &t) {
 void DirectKernel::copyInput(const ThreadBuilder &t, Value number, Value stage) {
   Spot spot = spotOf(t, number);
   const ConvDim &rows = p.dims[0], &columns = p.dims[1];
-  int64_t octets = layout.units * layout.unitOctets, atOnce = tile.threads() / octets;
-  Value octet = t.rem(thread, octets), pixel = t.div(thread, octets);
-  Value unit = t.mul(t.div(firstChannel, layout.unitColumns), layout.unitOctets);
-  Value channel = t.mul(t.add(unit, octet), kOctet);
+  int64_t pieces = layout.units * layout.unitOctets * layout.folded;
+  int64_t width = kOctet / layout.folded, atOnce = tile.threads() / pieces;
+  Value piece = t.rem(thread, pieces), first = t.div(thread, pieces);
+  Value unit = t.mul(t.div(firstChannel, layout.unitColumns), layout.unitOctets * kOctet);
+  Value octet = t.div(piece, layout.folded), pixel = t.rem(piece, layout.folded);
+  Value channel = t.add(unit, t.mul(octet, kOctet));
   Value image = t.add(t.mul(t.toI64(spot.image), imageStride), t.toI64(channel));
   Value from = t.offset(input, element, t.add(image, kernel.size64(p.x.offset)));
   Value firstRow = t.add(t.mul(spot.row, rows.stride), -rows.padBegin);
   Value firstColumn = t.add(t.mul(spot.column, columns.stride), -columns.padBegin);
+  firstColumn = t.add(firstColumn, pixel);
   Value to = t.add(t.add(t.mul(stage, layout.inputOctets), octet), inputStart());
+  Value target = t.offset(at(t, to), stored, t.mul(pixel, width));
   auto copy = [&](const ThreadBuilder &c, Value index, ValueRange) -> Values {
     Value inRow = c.div(index, layout.inColumns), inColumn = c.rem(index, layout.inColumns);
-    Value row = c.add(firstRow, inRow), column = c.add(firstColumn, inColumn);
+    Value row = c.add(firstRow, inRow);
+    Value column = c.add(firstColumn, c.mul(inColumn, layout.folded));
     Value isRead = c.bitAnd(isBelow(c, row, inRows), isBelow(c, column, inColumns));
     Value place = c.add(c.mul(row, rowStride), c.mul(column, columnStride));
-    Value phase = c.mul(c.rem(inColumn, columns.stride), layout.phaseColumns);
-    Value target = c.add(c.mul(inRow, layout.linePixels), phase);
-    target = c.add(target, c.div(inColumn, columns.stride));
-    target = c.add(c.mul(target, layout.pixelPitch), to);
-    copyNeighbours(c, element, kOctet, c.offset(from, element, place), at(c, target), isRead, {});
+    Value phase = c.mul(c.rem(inColumn, layout.columnStride), layout.phaseColumns);
+    Value spotInTile = c.add(c.mul(inRow, layout.linePixels), phase);
+    spotInTile = c.add(spotInTile, c.div(inColumn, layout.columnStride));
+    spotInTile = c.mul(spotInTile, layout.pixelPitch * kOctet);
+    copyNeighbours(c, element, width, c.offset(from, element, place),
+                   c.offset(target, stored, spotInTile), isRead, {});
     return {};
   };
   Value count = t.i32(layout.inRows * layout.inColumns);
-  if (atOnce * octets < tile.threads()) {
-    count = t.select(t.isLess(pixel, t.i32(atOnce)), count, t.i32(0));
+  if (atOnce * pieces < tile.threads()) {
+    count = t.select(t.isLess(first, t.i32(atOnce)), count, t.i32(0));
   }
-  t.loop(pixel, count, t.i32(atOnce), {}, copy);
+  t.loop(first, count, t.i32(atOnce), {}, copy);
 }
 
 /// Adds a segment's products. `pixels` are octets of a lane's pixels, one for each 16 positions;

@@ -58,6 +58,23 @@ TEST(CudaDirectConvTest, Windows) {
   }
 }
 
+/// Two pixels of a picture are an octet.
+TEST(CudaDirectConvTest, FewChannels) {
+  ConvCase c = grouped(1, 4, 24);
+  c.strides = {2, 2};
+  expectDirect(c);
+  c.in = {21, 26};
+  c.taps = {7, 7};
+  c.pads = {3, 3, 3, 3};
+  expectDirect(c);
+  c.strides = {1, 2};
+  c.taps = {4, 4};
+  c.pads = {1, 2, 2, 0};
+  expectDirect(c);
+  c.strides = {1, 1};
+  EXPECT_FALSE(matchesReference(convText(c), emitDirectly));
+}
+
 TEST(CudaDirectConvTest, FiltersAndTypes) {
   for (int64_t width : {4, 12, 16}) {
     ConvCase c = grouped(2, width, width);
