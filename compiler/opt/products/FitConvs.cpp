@@ -194,8 +194,9 @@ int64_t channelsForGpu(tn::ConvOp op) {
   }
   if (rank == 4) {
     // Our own kernel multiplies two pixels at once where every second one begins a window.
-    bool isPicture = channels <= kPictureChannels && op.getStrides()[1] == 2 &&
-                     op.getDilations()[1] == 1 && op.getGroups() == 1;
+    bool isPicture = channels <= kPictureChannels && op.getGroups() == 1 &&
+                     op.getStrides()[1] == 2 && op.getDilations()[1] == 1 &&
+                     tensorType(op.getWeight()).getDimSize(0) % kNarrowChannels == 0;
     return llvm::alignTo(channels, isPicture ? kPictureChannels : kNarrowChannels);
   }
   return channels == 1 ? 1 : llvm::alignTo(channels, channels % 4 == 3 ? 4 : 2);

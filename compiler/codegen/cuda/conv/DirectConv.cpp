@@ -7,7 +7,6 @@
 #include "compiler/codegen/cuda/conv/Tuning.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
-#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/Tn.h"
@@ -218,34 +217,45 @@ namespace {
 
 /// Seconds of the parts of a direct convolution.
 struct DirectTime {
-  double filter = 0, tiles = 0, stream = 0, idle = 0;
+  double filter = 0, tiles = 0, stream = 0;
   int64_t blocks = 0, atOnce = 0;
   const char *bound = "products";
 
-  double seconds() const { return tuning::kStartSeconds + filter + std::max(tiles + idle, stream); }
+  double seconds() const { return tuning::kDirectSeconds + filter + std::max(tiles, stream); }
 };
 
+/// What runs of so many bytes come to by sectors of 32.
+double sectorBytes(double bytes, int64_t run) {
+  double sectors = double(llvm::divideCeilSigned(run, 32)) + (run % 32 == 0 ? 0 : 0.5);
+  return bytes * 32 * sectors / double(run);
+}
+
+/// A tile takes what its products, shared memory or the caches need, and instructions for copies
+/// and results besides; a block alone waits for each step of its warps.
 DirectTime timeOf(RegionBuilder &region, const ConvProblem &problem, const DirectTile &tile) {
   const target::Target &gpu = region.gpu;
   DirectLayout layout(problem, tile);
-  double cores = double(gpu.cores);
-  double pieces = double(tile.pieces()), chunks = double(tile.chunks());
+  double cores = double(gpu.cores), cacheOfCore = gpu.cacheBandwidth / cores;
+  double items = double(tile.pieces() * tile.chunks());
+  double rounds = std::ceil(items / double(tile.warps)), whole = rounds * double(tile.warps);
   double steps = double(layout.segments * layout.steps());
-  double products = pieces * double(tile.warpTiles) * chunks * double(tile.warpWidth) / 8 * steps;
-  double reads = pieces * chunks * steps *
-                 (double(tile.warpTiles) + double(tile.warpWidth) / double(2 * kMmaColumns)) * 512;
+  double rowTiles = double(tile.warpTiles), products = double(tile.warpWidth / kMmaColumns);
   double octets = double(layout.inRows * layout.inColumns * layout.units * layout.unitOctets);
-  double results = double(tile.positions() * tile.width);
-  double multiplied = products * 4096 / (gpu.halfPeak * tuning::kDirectShare / cores);
-  double shared = (reads + 16 * octets) / tuning::kDirectSharedRate;
-  double issued = octets / tuning::kDirectCopyRate + results / tuning::kDirectOutRate;
-  double loaded = 16 * octets * cores / gpu.cacheBandwidth;
-  double busy = std::max({multiplied, shared, loaded}) + issued;
+  double results = items * rowTiles * 16 * double(tile.warpWidth);
+
+  double multiplied =
+      whole * rowTiles * products * steps * 4096 * cores / (gpu.halfPeak * tuning::kDirectShare);
+  double shared =
+      (items * steps * (rowTiles + products / 2) * 512 + 16 * octets) / tuning::kDirectSharedRate;
+  double loaded = (sectorBytes(16 * octets, 16 * layout.units * layout.unitOctets) +
+                   sectorBytes(2 * results, 2 * tile.width)) *
+                  tuning::kDirectLoadShare / cacheOfCore;
+  double most = std::max({multiplied, shared, loaded});
+  double busy = most + octets * double(layout.folded) * tuning::kDirectCopySeconds +
+                whole * rowTiles * tuning::kDirectStoreSeconds;
 
   DirectTime time;
-  time.bound = busy - issued == multiplied ? "products"
-               : busy - issued == shared   ? "shared"
-                                           : "loads";
+  time.bound = most == multiplied ? "products" : most == shared ? "shared" : "loads";
   int64_t ofProcessor = blocksOfProcessor(layout, tile, gpu);
   int64_t ofSlab = directBlocks(region, problem, tile);
   time.blocks = ofSlab * layout.slabs;
@@ -254,13 +264,14 @@ DirectTime timeOf(RegionBuilder &region, const ConvProblem &problem, const Direc
   double turns =
       double(llvm::divideCeilSigned(std::max<int64_t>(tilesOf(region, problem, tile), 1), ofSlab));
   double together = std::min(double(ofProcessor), std::ceil(double(time.blocks) / cores));
-  double turn = std::max(busy * together, busy + tuning::kDirectTurnSeconds);
-  time.tiles = waves * turns * turn;
-  time.filter = waves * (tuning::kFillSeconds +
-                         double(16 * layout.filterOctets) * together * cores / gpu.cacheBandwidth);
-  dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), gpu);
-  double bytes = double(costs.bytesOf(region.source.getArgument(problem.x.buffer))) +
-                 2 * double(region.estimate(problem.product.rowDims) * resultChannels(problem));
+  double waits = rounds * steps *
+                 (tuning::kDirectStepSeconds + tuning::kDirectProductSeconds * rowTiles * products);
+  time.tiles = waves * turns * std::max(busy * together, busy + waits);
+  time.filter =
+      waves * (tuning::kFillSeconds + double(16 * layout.filterOctets) * together / cacheOfCore);
+  double bytes = 2 * double(region.estimate(
+                         tn::getDims(region.source.getArgument(problem.x.buffer).getType()))) +
+                 2 * double(region.estimate(problem.product.rows) * resultChannels(problem));
   time.stream = bytes / gpu.memoryBandwidth;
   return time;
 }
@@ -303,9 +314,9 @@ dispatch::TimeParts directParts(RegionBuilder &region, const ConvProblem &proble
   dispatch::TimeParts parts;
   parts.blocks = time.blocks;
   parts.atOnce = time.atOnce;
-  parts.add("start", tuning::kStartSeconds);
+  parts.add("start", tuning::kDirectSeconds);
   parts.add("filter", time.filter);
-  bool isStream = time.stream > time.tiles + time.idle;
+  bool isStream = time.stream > time.tiles;
   parts.add(isStream ? "memory" : time.bound, isStream ? time.stream : time.tiles);
   return parts;
 }
