@@ -200,9 +200,12 @@ MatchResult<ConvProblem> matchDirect(RegionBuilder &region) {
     return problem;
   }
   tn::ConvOp conv = *region.source.getOps<tn::ConvOp>().begin();
-  bool isExact = tn::isNarrowProduct(conv) == tn::isByteProduct(conv);
+  bool isExact = !tn::isNarrowProduct(conv) || tn::isByteProduct(conv);
   if (problem->dims.size() != 2 || !isExact) {
     return MatchFailure{"it is not over two dims, or of integers that are multiplied as floats"};
+  }
+  if (conv.getGroups() == 1 && problem->groupChannels > tuning::kDirectDenseChannels) {
+    return MatchFailure{"without groups, many channels are a product of large matrices"};
   }
   if (problem->patchWidth * foldedPixels(*problem) != kOctetElements) {
     return MatchFailure{"channels of the input do not lie on borders of 16 bytes"};

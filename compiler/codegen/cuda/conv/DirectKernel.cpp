@@ -1,7 +1,8 @@
 // The kernel of direct convolutions. A block keeps the filter of its channels in shared memory and
 // goes from tile to tile of the pictures: the input under the next one is on its way while warps
 // multiply. A lane names the pixels that it wants of ldmatrix one by one, so windows are read where
-// they lie. Relies on 16 bytes being eight channels of one pixel.
+// they lie. Relies on 16 bytes being eight channels of one pixel, or four of two. One file: copies,
+// products and results read the same places of shared memory.
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"

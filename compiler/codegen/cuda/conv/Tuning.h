@@ -41,6 +41,8 @@ inline constexpr int64_t kDepthwiseLine = 11;
 /// Channels of a warp's sums, and of a block, at most; 8 x 16 sums of a warp at most: derived, 96
 /// registers.
 inline constexpr int64_t kDirectWarpWidth = 64, kDirectMostWidth = 128, kDirectSums = 24;
+/// Channels of the input up to which it takes convolutions without groups. Chosen.
+inline constexpr int64_t kDirectDenseChannels = 16;
 /// Positions of a tile, and along a dim at most.
 inline constexpr int64_t kDirectLeastPositions = 48, kDirectMostPositions = 256,
                          kDirectMostLine = 64;

@@ -137,8 +137,10 @@ TEST(CudaDirectConvTest, Tiles) {
 }
 
 TEST(CudaDirectConvTest, WhatItRefuses) {
-  // Groups of odd numbers of channels that fill no octet, three dims, f32.
+  // Groups of odd numbers of channels that fill no octet, many channels without groups,
+  // three dims, f32.
   EXPECT_FALSE(matchesReference(convText(grouped(3, 3, 3)), emitDirectly));
+  EXPECT_FALSE(matchesReference(convText(grouped(1, 64, 64)), emitDirectly));
   EXPECT_FALSE(matchesReference(convText({.in = {4, 4, 4}, .taps = {3, 3, 3}}), emitDirectly));
   EXPECT_FALSE(
       matchesReference(convText({.type = "f32", .in = {6, 6}, .taps = {3, 3}}), emitDirectly));
