@@ -122,7 +122,7 @@ TEST(CudaDirectConvTest, Tiles) {
     c.epilogue = "relu";
     std::string text = convText(c), name;
     size_t count = 1;
-    for (size_t number = 0; number < count; number += std::max<size_t>(count / 4, 1)) {
+    for (size_t number = 0; number < count; number += std::max<size_t>(count / 3, 1)) {
       Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
         MatchResult<ConvProblem> problem = matchDirect(region);
         std::vector<DirectTile> tiles = directTiles(region, *problem);
