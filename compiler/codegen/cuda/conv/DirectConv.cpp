@@ -96,11 +96,15 @@ SmallVector<std::pair<int64_t, int64_t>> widthsOf(const ConvProblem &problem) {
   return widths;
 }
 
+/// Of a block.
+int64_t registersOf(const DirectTile &tile) {
+  int64_t sums = tile.warpTiles * tile.warpWidth / kMmaColumns * 4;
+  return (sums * 3 / 2 + tuning::kDirectRegisters) * tile.threads();
+}
+
 int64_t blocksOfProcessor(const DirectLayout &layout, const DirectTile &tile,
                           const target::Target &gpu) {
-  int64_t sums = tile.warpTiles * tile.warpWidth / kMmaColumns * 4;
-  int64_t registers = sums * 3 / 2 + tuning::kDirectRegisters;
-  int64_t blocks = std::max<int64_t>(gpu.registers / (registers * tile.threads()), 1);
+  int64_t blocks = std::max<int64_t>(gpu.registers / registersOf(tile), 1);
   while (blocks > 1 && layout.bytes() > gpu.sharedOfBlock(blocks)) {
     --blocks;
   }
@@ -170,7 +174,8 @@ std::vector<DirectTile> directTiles(RegionBuilder &region, const ConvProblem &pr
             }
             DirectLayout layout(problem, tile);
             if (layout.units * layout.unitOctets <= tile.threads() &&
-                layout.bytes() + tuning::kBesideStages <= region.gpu.sharedBytes) {
+                layout.bytes() + tuning::kBesideStages <= region.gpu.sharedBytes &&
+                registersOf(tile) <= region.gpu.registers) {
               tiles.push_back(tile);
             }
           }
