@@ -63,7 +63,7 @@ func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
   // CHECK-NEXT: tn.yield
   %0 = tn.cast %x : (tensor<1x3x6x6xf32>) -> tensor<1x3x6x6xf16>
   %1 = tn.transpose %0 [0, 2, 3, 1] : (tensor<1x3x6x6xf16>) -> tensor<1x6x6x3xf16>
-  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 2, 3, 1] :{{.*}} -> tensor<8x4x4x8xf16>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 2, 3, 1] :{{.*}} -> tensor<8x4x4x4xf16>
   // CHECK: tn.region "cuda" "contraction"
   // CHECK: tn.conv
   // CHECK-NEXT: tn.relu

@@ -16,6 +16,15 @@ func.func @stem(%x: tensor<2x3x6x6xf32>) -> tensor<2x3x3x4xf16> {
   return %2 : tensor<2x3x3x4xf16>
 }
 
+// Pictures of which our own kernel multiplies two pixels at once.
+// CHECK-LABEL: @picture
+func.func @picture(%x: tensor<2x6x6x3xf16>) -> tensor<2x3x3x8xf16> {
+  %w = tn.weight "picture" : tensor<8x3x2x2xf16>
+  // CHECK: tn.pad <constant> %arg0 {{.*}} -> tensor<2x6x6x4xf16>
+  %0 = tn.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<2x6x6x3xf16>, tensor<8x3x2x2xf16>) -> tensor<2x3x3x8xf16>
+  return %0 : tensor<2x3x3x8xf16>
+}
+
 // Over three dims, three channels become four.
 // CHECK-LABEL: @video
 func.func @video(%x: tensor<1x4x6x6x3xf16>) -> tensor<1x4x3x3x4xf16> {

@@ -59,19 +59,6 @@ int64_t widthOf(const StridedTensor &tensor, size_t contiguous, int64_t run) {
   return width;
 }
 
-/// As many groups as fill a narrow tile, and some more if that makes longer copies.
-int64_t joinedGroups(int64_t groups, int64_t channels, int64_t columns, int64_t most) {
-  int64_t best = 1;
-  for (int64_t joined = 2; joined <= groups; ++joined) {
-    bool isLonger = std::gcd(joined * channels, most) > std::gcd(best * channels, most);
-    if (groups % joined == 0 && joined * columns <= tuning::kJoinedColumns &&
-        (best * columns < tuning::kConvWidths[0] || isLonger)) {
-      best = joined;
-    }
-  }
-  return best;
-}
-
 SmallVector<ConvDim, 3> dimsOf(tn::ConvOp conv) {
   tn::Dims in = tn::getDims(conv.getX().getType());
   ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
@@ -139,7 +126,19 @@ GemmProblem productOf(tn::ConvOp conv, const ConvProblem &problem) {
 
 } // namespace
 
-MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
+int64_t joinedGroups(int64_t groups, int64_t channels, int64_t columns, int64_t most) {
+  int64_t best = 1;
+  for (int64_t joined = 2; joined <= groups; ++joined) {
+    bool isLonger = std::gcd(joined * channels, most) > std::gcd(best * channels, most);
+    if (groups % joined == 0 && joined * columns <= tuning::kJoinedColumns &&
+        (best * columns < tuning::kConvWidths[0] || isLonger)) {
+      best = joined;
+    }
+  }
+  return best;
+}
+
+MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf, JoinGroups join) {
   auto convs = region.source.getOps<tn::ConvOp>();
   if (!llvm::hasSingleElement(convs) || region.source.getNumResults() != 1) {
     return MatchFailure{"it is not one convolution with one result"};
@@ -189,7 +188,10 @@ MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   problem.dims = dimsOf(conv);
   problem.groupChannels = weight.getDimSize(1) / together;
   problem.groupColumns = weight.getDimSize(0) / groups;
-  problem.joined = joinedGroups(groups, problem.groupChannels, problem.groupColumns, most);
+  problem.joined = join(groups, problem.groupChannels, problem.groupColumns, most);
+  if (problem.joined == 0) {
+    return MatchFailure{"no number of groups has channels that fill 16 bytes"};
+  }
   problem.patchWidth = widthOf(problem.x, x.size() - 1, problem.channels());
   problem.filterWidth = widthOf(problem.filter, 1, problem.groupChannels);
   if (!areBytes) {

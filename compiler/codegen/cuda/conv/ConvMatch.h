@@ -40,7 +40,14 @@ struct ConvProblem {
   mlir::Type element() const { return x.element; }
 };
 
+/// How many of the groups, of so many input and output channels each, share a tile, with so many
+/// elements in 16 bytes; 0 if there is no such number.
+using JoinGroups = int64_t (*)(int64_t groups, int64_t channels, int64_t columns, int64_t most);
+/// As many groups as fill a narrow tile, and some more if that makes longer copies.
+int64_t joinedGroups(int64_t groups, int64_t channels, int64_t columns, int64_t most);
+
 /// The problem of the region's only convolution, of 16-bit floats or pairs of bytes, or of f32.
-MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf);
+MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf,
+                                   JoinGroups join = joinedGroups);
 
 } // namespace tenon::codegen::cuda

@@ -36,6 +36,31 @@ inline constexpr int64_t kDepthwiseByteLanes = 8;
 /// Taps of a line that are written out.
 inline constexpr int64_t kDepthwiseLine = 11;
 
+// conv_direct.
+
+/// Channels of a warp's sums, and of a block, at most; 8 x 16 sums of a warp at most: derived, 96
+/// registers.
+inline constexpr int64_t kDirectWarpWidth = 64, kDirectMostWidth = 128, kDirectSums = 24;
+/// Channels of the input up to which it takes convolutions without groups. Chosen.
+inline constexpr int64_t kDirectDenseChannels = 16;
+/// Positions of a tile, and along a dim at most.
+inline constexpr int64_t kDirectLeastPositions = 48, kDirectMostPositions = 256,
+                         kDirectMostLine = 64;
+/// Products that are written out; more are a loop over the filter's rows.
+inline constexpr int64_t kDirectProducts = 800;
+/// Registers of a thread besides one and a half for each sum.
+inline constexpr int64_t kDirectRegisters = 72;
+/// Of the estimate, fitted to 152 kernels of 16 convolutions on an H200, 14 % off (root mean
+/// square; what it chooses takes 1.03 times the best that was measured, 1.23 at most). What
+/// mma.sync reaches of a library's products; bytes a second of a multiprocessor's shared memory; of
+/// the caches' time, what copies and results take.
+inline constexpr double kDirectShare = 0.79, kDirectSharedRate = 210e9, kDirectLoadShare = 0.72;
+/// Seconds: from the kernel before to the first block; of a copy, and of a warp's 16 positions on
+/// their way out; of a block alone, of each step and of each product in it.
+inline constexpr double kDirectSeconds = 0.9e-6, kDirectCopySeconds = 0.32e-9,
+                        kDirectStoreSeconds = 15e-9, kDirectStepSeconds = 2.6e-9,
+                        kDirectProductSeconds = 0.73e-9;
+
 // conv_simt.
 
 /// Places of the depth in a stage: derived, a pitch of 20 elements reads all banks.

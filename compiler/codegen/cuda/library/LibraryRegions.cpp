@@ -263,7 +263,8 @@ double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
   return matmulParts(region, call, choice).microseconds() * 1e-6;
 }
 
-/// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter.
+/// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter; of groups,
+/// which the library multiplies one by one, by operations.
 dispatch::TimeParts convParts(RegionBuilder &region, const LibraryCall &,
                               const dispatch::KernelChoice &) {
   tn::ConvOp conv = *region.source.getOps<tn::ConvOp>().begin();
@@ -273,11 +274,21 @@ dispatch::TimeParts convParts(RegionBuilder &region, const LibraryCall &,
     depth *= double(dim);
   }
   double results = double(region.estimate(tn::getDims(conv.getType())));
-  double atOnce = 128.0 * 64 * double(region.gpu.cores), waves = std::ceil(results / atOnce);
+  bool isHalf = conv.getType().getElementTypeBitWidth() == 16;
   dispatch::TimeParts time;
+  if (conv.getGroups() > 1 && isHalf) {
+    time.add("start", tuning::kGroupedConvSeconds);
+    time.add("products", 2 * results * depth / tuning::kGroupedConvRate);
+    return time;
+  }
+  double columns = double(filter.front()), cores = double(region.gpu.cores);
+  double blocks = results / columns / 128 * std::ceil(columns / 64),
+         waves = std::ceil(blocks / cores);
   time.add("start", tuning::kConvSeconds);
-  double steps = waves * depth * tuning::kConvDepthSeconds;
-  double idle = idleSeconds(steps, results, waves, atOnce);
+  bool isNarrow = isHalf && filter[1] <= tuning::kNarrowConvChannels;
+  double steps =
+      waves * depth * tuning::kConvDepthSeconds * (isNarrow ? tuning::kNarrowConvFactor : 1);
+  double idle = idleSeconds(steps, blocks, waves, cores);
   time.add("depth", steps - idle);
   time.add("idle", idle);
   dispatch::TimeParts ofBytes = callParts(region);

@@ -340,6 +340,26 @@ RunOptions convBytes() {
   return options;
 }
 
+TEST(CudaIntegerGemmTest, DirectConvolutionsOfBytes) {
+  Emitter direct = byFamily({"conv_direct"});
+  for (const char *type : {"ui8", "i8"}) {
+    for (int64_t stride : {1, 2}) {
+      EXPECT_TRUE(matchesReference(
+          byteConvText({.type = type, .channels = 32, .columns = 24, .stride = stride}), direct,
+          convBytes()));
+      EXPECT_TRUE(matchesReference(
+          byteConvText(
+              {.type = type, .channels = 32, .columns = 16, .groups = 4, .stride = stride}),
+          direct, convBytes()));
+    }
+    // Two pixels are an octet.
+    EXPECT_TRUE(matchesReference(
+        byteConvText(
+            {.type = type, .channels = 8, .columns = 40, .taps = 5, .stride = 2, .pad = 2}),
+        direct, convBytes()));
+  }
+}
+
 TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
   Emitter conv = byFamily({"conv_tensorcore"});
   for (const char *type : {"ui8", "i8"}) {
