@@ -25,6 +25,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kNormSliced,
       &kGemmTensorCore,
       &kGemmSimt,
+      &kConvWarpgroup,
       &kConvTensorCore,
       &kConvSimt,
       &kConvDepthwise,
