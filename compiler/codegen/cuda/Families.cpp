@@ -23,6 +23,7 @@ const FamilyTable<RegionBuilder> &kernelFamilies() {
       &kGemmPersistent,
       &kGemmSliced,
       &kNormSliced,
+      &kGemmWarpgroup,
       &kGemmTensorCore,
       &kGemmSimt,
       &kConvWarpgroup,

@@ -14,8 +14,6 @@ namespace tenon::codegen::cuda {
 using CountElements = llvm::function_ref<int64_t(llvm::ArrayRef<mlir::AffineExpr>)>;
 /// Sizes and bytes of a problem, for estimates.
 GemmSizes convSizes(RegionBuilder &region, const ConvProblem &problem, CountElements count);
-/// A tile of warpgroups (conv_warpgroup).
-GemmTile warpgroupTile(int64_t rows, int64_t columns);
 /// All tiles that a problem can be computed with on a target.
 std::vector<GemmTile> convTiles(const ConvProblem &problem, const target::Target &gpu);
 /// One kernel. False after a diagnostic.

@@ -99,6 +99,19 @@ inline constexpr double kMmaShare = 0.29;
 /// Elements a second of a block's tile on their way out.
 inline constexpr double kTileOutRate = 15e9;
 
+// gemm_warpgroup and conv_warpgroup.
+
+/// Rows and columns of the tiles that are tried; bytes of the ring of stages, and stages at most:
+/// derived, two blocks of 128 x 128 share a multiprocessor.
+inline constexpr int64_t kWarpgroupRows[] = {128, 256};
+inline constexpr int64_t kWarpgroupWidths[] = {64, 128, 256};
+inline constexpr int64_t kWarpgroupRing = 98304, kWarpgroupStages = 4;
+/// Of the estimate; chosen, not measured. What wgmma reaches of its peak, copies of the rate of the
+/// second-level cache for different bytes, both of the memory's rate; elements of a
+/// multiprocessor's tiles a second on their way out.
+inline constexpr double kWarpgroupShare = 0.7, kWarpgroupCache = 1.3, kWarpgroupMemory = 0.85;
+inline constexpr double kWarpgroupOutRate = 40e9;
+
 // gemm_simt. Chosen, not measured.
 
 /// Rows and columns of a tile where there is one for each multiprocessor, and of smaller ones; its

@@ -3,6 +3,7 @@
 // epilogues.
 #include "compiler/codegen/cuda/conv/Conv.h"
 #include "compiler/codegen/cuda/gemm/TiledGemm.h"
+#include "compiler/codegen/cuda/gemm/WarpgroupTiles.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include <cmath>
@@ -398,6 +399,22 @@ TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
   for (const char *slow : {"cvt.rni.f32.f32", "cvt.rn.f32.u8", "cvt.rn.f32.s8", "cvt.rzi"}) {
     EXPECT_EQ(ptx->find(slow), std::string::npos) << slow;
   }
+}
+
+TEST(CudaIntegerGemmTest, BytesByWarpgroups) {
+  RunOptions options = bytes();
+  options.gpu = target::targetOf("sm_90a");
+  for (auto [rows, columns] : {std::pair<int64_t, int64_t>(128, 64), {256, 128}}) {
+    Emitter tile = [rows = rows, columns = columns](RegionBuilder &region) {
+      return mlir::FailureOr<bool>(
+          emitProduct(region, *matchGemm(region.source), warpgroupTile(rows, columns)));
+    };
+    options.reversed = rows == 256;
+    EXPECT_TRUE(matchesReference(bytesText(300, 136, 272, true), tile, options));
+    EXPECT_TRUE(matchesReference(bytesText(128, 64, 128, false), tile, options));
+  }
+  EXPECT_TRUE(
+      matchesReference(bytesText(77, 200, 144, true), byFamily({"gemm_warpgroup"}), options));
 }
 
 /// Tails of rows, columns and depth, padding, strides, groups, and blocks that go from tile to
