@@ -87,7 +87,13 @@ StagedTime estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile 
                   double(tile.columns) / double(problem.filterWidth);
   sizes.copySeconds =
       std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kCopyRate);
-  return estimateStaged(sizes, tile, coreFlops, gpu);
+  StagedTime time = estimateStaged(sizes, tile, coreFlops, gpu);
+  if (problem.element().isInteger()) {
+    for (double *part : {&time.fill, &time.steps, &time.out}) {
+      *part *= tuning::kConvOfTwoBlocks;
+    }
+  }
+  return time;
 }
 
 GemmTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {

@@ -101,11 +101,11 @@ inline constexpr double kTileOutRate = 15e9;
 
 // gemm_warpgroup and conv_warpgroup.
 
-/// Rows and columns of the tiles that are tried; bytes of the ring of stages, and stages at most:
-/// derived, two blocks of 128 x 128 share a multiprocessor.
+/// Rows and columns of the tiles that are tried; stages at most; registers of a thread besides its
+/// sums: derived, three blocks of 128 x 64 and two of 128 x 128 share a multiprocessor.
 inline constexpr int64_t kWarpgroupRows[] = {128, 256};
 inline constexpr int64_t kWarpgroupWidths[] = {64, 128, 256};
-inline constexpr int64_t kWarpgroupRing = 98304, kWarpgroupStages = 4;
+inline constexpr int64_t kWarpgroupStages = 4, kWarpgroupRegisters = 50;
 /// Of the estimate; chosen, not measured. What wgmma reaches of its peak, copies of the rate of the
 /// second-level cache for different bytes, both of the memory's rate; elements of a
 /// multiprocessor's tiles a second on their way out.

@@ -11,7 +11,13 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-GemmTile warpgroupTile(int64_t rows, int64_t columns) {
+int64_t warpgroupBlocks(const GemmTile &tile) {
+  constexpr int64_t kRegisters = 65536; // of a multiprocessor, on every GPU that has warpgroups
+  int64_t ofThread = tile.warpRows * tile.warpColumns / kWarp + tuning::kWarpgroupRegisters;
+  return std::max<int64_t>(kRegisters / (tile.threads() * ofThread), 1);
+}
+
+GemmTile warpgroupTile(int64_t rows, int64_t columns, const target::Target &gpu) {
   GemmTile tile;
   tile.isWarpgroup = true;
   tile.rows = rows;
@@ -20,8 +26,8 @@ GemmTile warpgroupTile(int64_t rows, int64_t columns) {
   tile.warpRows = kGroupRows / kWarpsOfGroup;
   tile.warpColumns = columns;
   int64_t stageBytes = (rows + columns) * tile.depth * 2;
-  tile.stages =
-      std::clamp(tuning::kWarpgroupRing / stageBytes, tuning::kMinStages, tuning::kWarpgroupStages);
+  int64_t ofRing = gpu.sharedOfBlock(warpgroupBlocks(tile)) - tuning::kBesideStages;
+  tile.stages = std::clamp(ofRing / stageBytes, tuning::kMinStages, tuning::kWarpgroupStages);
   return tile;
 }
 
@@ -39,7 +45,7 @@ std::vector<GemmTile> warpgroupTiles(int64_t columns, const target::Target &gpu)
   std::vector<GemmTile> tiles;
   for (int64_t rows : tuning::kWarpgroupRows) {
     for (int64_t width : tuning::kWarpgroupWidths) {
-      GemmTile tile = warpgroupTile(rows, width);
+      GemmTile tile = warpgroupTile(rows, width, gpu);
       bool isTooWide = width > tuning::kWarpgroupWidths[0] && width >= 2 * columns;
       if (!isTooWide && ringBytes(tile) + tuning::kBesideStages <= gpu.sharedBytes) {
         tiles.push_back(tile);
@@ -49,16 +55,9 @@ std::vector<GemmTile> warpgroupTiles(int64_t columns, const target::Target &gpu)
   return tiles;
 }
 
-/// Blocks of a multiprocessor: with one, nothing is multiplied while its sums go out.
-static int64_t blocksOf(const GemmTile &tile, const target::Target &gpu) {
-  int64_t blocks = tuning::kTiledThreads / tile.threads();
-  return std::max<int64_t>(
-      1, std::min(blocks, gpu.sharedOfProcessor / (ringBytes(tile) + tuning::kBesideStages)));
-}
-
 dispatch::TimeParts estimateWarpgroup(const GemmSizes &sizes, const GemmTile &tile,
                                       const target::Target &gpu) {
-  double cores = double(gpu.cores), atOnce = cores * double(blocksOf(tile, gpu));
+  double cores = double(gpu.cores), atOnce = cores * double(warpgroupBlocks(tile));
   int64_t steps = llvm::divideCeilSigned(sizes.depth, tile.depth);
   double tiles = double(llvm::divideCeilSigned(sizes.rows, tile.rows) *
                         llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch);
@@ -71,6 +70,7 @@ dispatch::TimeParts estimateWarpgroup(const GemmSizes &sizes, const GemmTile &ti
   double out = ofWave * ofTile / tuning::kWarpgroupOutRate;
   double memory = sizes.memoryBytes / (gpu.memoryBandwidth * tuning::kWarpgroupMemory);
   double busy = std::max(products, loads);
+  // With one block, nothing is multiplied while its sums go out.
   double hidden = atOnce > cores ? std::min(busy, out) / 2 : 0;
   dispatch::TimeParts time{{}, int64_t(tiles), int64_t(atOnce), steps};
   time.add("start", tuning::kStartSeconds + tuning::kFillSeconds);

@@ -9,7 +9,9 @@
 namespace tenon::codegen::cuda {
 
 /// With warps and stages as they suit it.
-GemmTile warpgroupTile(int64_t rows, int64_t columns);
+GemmTile warpgroupTile(int64_t rows, int64_t columns, const target::Target &gpu);
+/// Blocks of such a tile that a multiprocessor has registers for.
+int64_t warpgroupBlocks(const GemmTile &tile);
 /// Those of a product of so many columns that a target has room for.
 std::vector<GemmTile> warpgroupTiles(int64_t columns, const target::Target &gpu);
 /// Predicted parts of the time; rows, columns and depth of `sizes` are in elements of 16 bits.

@@ -407,7 +407,7 @@ TEST(CudaIntegerGemmTest, BytesByWarpgroups) {
   for (auto [rows, columns] : {std::pair<int64_t, int64_t>(128, 64), {256, 128}}) {
     Emitter tile = [rows = rows, columns = columns](RegionBuilder &region) {
       return mlir::FailureOr<bool>(
-          emitProduct(region, *matchGemm(region.source), warpgroupTile(rows, columns)));
+          emitProduct(region, *matchGemm(region.source), warpgroupTile(rows, columns, region.gpu)));
     };
     options.reversed = rows == 256;
     EXPECT_TRUE(matchesReference(bytesText(300, 136, 272, true), tile, options));
@@ -425,7 +425,8 @@ TEST(CudaIntegerGemmTest, ConvolutionsOfBytesByWarpgroups) {
          {std::pair<int64_t, int64_t>(128, 64), {128, 128}, {128, 256}, {256, 128}}) {
       Emitter tile = [rows = rows,
                       columns = columns](RegionBuilder &region) -> mlir::FailureOr<bool> {
-        return emitConv(region, *matchConv(region, /*isHalf=*/true), warpgroupTile(rows, columns));
+        return emitConv(region, *matchConv(region, /*isHalf=*/true),
+                        warpgroupTile(rows, columns, region.gpu));
       };
       RunOptions options = convBytes();
       options.gpu = target::targetOf("sm_90a");
