@@ -26,7 +26,8 @@ extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBi
     kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced, kSizeBuckets,
     kSizeBucketsGenerated;
 // conv/
-extern const KernelFamily kConvTensorCore, kConvWarpgroup, kGemmWarpgroup, kConvSimt, kConvDepthwise;
+extern const KernelFamily kConvTensorCore, kConvWarpgroup, kGemmWarpgroup, kConvSimt,
+    kConvDepthwise;
 // attention/
 extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt,
     kAttentionPaged, kPagedWrite;
