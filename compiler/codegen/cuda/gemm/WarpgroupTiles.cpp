@@ -63,8 +63,10 @@ dispatch::TimeParts estimateWarpgroup(const GemmSizes &sizes, const GemmTile &ti
                         llvm::divideCeilSigned(sizes.columns, tile.columns) * sizes.batch);
   double waves = std::ceil(tiles / atOnce), ofWave = waves * atOnce / cores;
   double ofTile = double(tile.rows * tile.columns);
-  double products = ofWave * double(steps) * 2 * ofTile * double(tile.depth) /
-                    (gpu.halfPeak * tuning::kWarpgroupShare / cores);
+  double share = tile.columns > tuning::kWarpgroupWidths[0] ? tuning::kWarpgroupShare
+                                                            : tuning::kWarpgroupNarrowShare;
+  double products =
+      ofWave * double(steps) * 2 * ofTile * double(tile.depth) / (gpu.halfPeak * share / cores);
   double loads = ofWave * double(steps) * double(ringBytes(tile) / tile.stages) * cores /
                  (gpu.cacheBandwidth * tuning::kWarpgroupCache);
   double out = ofWave * ofTile / tuning::kWarpgroupOutRate;
