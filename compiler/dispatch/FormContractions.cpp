@@ -94,10 +94,8 @@ const Rule *refusalOf(Formation &formation, const Group &group, Operation *user,
   if (!tn::sameDims(resultDims(user), dims)) {
     return &kDimsDiffer;
   }
-  bool isOfIntegers = tn::isNarrowProduct(group.root) || tn::isByteProduct(group.root);
-  bool isComputed = isOfIntegers && formation.device().isGpu() ? areNumbers(user)
-                                                               : allFused(user, formation.device());
-  if (!isComputed) {
+  bool isGpu = formation.device().isGpu();
+  if (isGpu ? !areNumbers(user) : !allFused(user, formation.device())) {
     return &kElementType;
   }
   if (formation.grouping.groupOf(user)) {

@@ -14,8 +14,9 @@
 
 namespace tenon::opt {
 
-/// Whether products of which both operands are quantized stay, to become those of integers.
-enum class QuantizedProducts { Keep, Convert };
+/// Which products of which both operands are quantized stay, to become those of integers: all,
+/// those that GPUs have kernels for, or none.
+enum class QuantizedProducts { Keep, KeepOnGpu, Convert };
 
 /// Why a value is not narrow. Names are stable; tests and users refer to them.
 struct PrecisionRule {

@@ -167,9 +167,9 @@ Status Compilation::convertPrecision() {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
   DiagnosticText diagnostics(context);
-  // GPUs multiply what is quantized faster in 16 bits than in FP32 where they have no integers.
+  // What GPUs have no integers for they multiply faster in 16 bits than in FP32.
   opt::QuantizedProducts quantized =
-      options.gpus.empty() ? opt::QuantizedProducts::Keep : opt::QuantizedProducts::Convert;
+      options.gpus.empty() ? opt::QuantizedProducts::Keep : opt::QuantizedProducts::KeepOnGpu;
   if (options.precision &&
       (failed(opt::convertPrecision(*module, weights, *options.precision, quantized, precision)) ||
        failed(verify(*module)))) {

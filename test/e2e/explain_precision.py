@@ -284,5 +284,75 @@ class OfOneSizeAndLevel(ToolTest):
             self.assertEqual(masked(wanted), masked(found))
 
 
+def residual_net(channels=32, size=16):
+    """A first convolution of floats, a residual block and a matmul of 8-bit numbers, all as quantizers write them; the last matmul has too few rows."""
+    random = np.random.default_rng(3)
+    constants = {"s": np.float32(0.02), "z": np.uint8(0), "o": np.int8(0), "t": np.full(channels, 0.001, np.float32), "ot": np.zeros(channels, np.int8),
+                 "first.w": 0.2 * random.standard_normal((channels, 3, 3, 3)).astype(np.float32)}
+    nodes = []
+
+    def node(operator, operands, output, **attributes):
+        nodes.append(helper.make_node(operator, operands, [output], name=output, **attributes))
+        return output
+
+    def rounded(x):
+        return node("DequantizeLinear", [node("QuantizeLinear", [x, "s", "z"], f"{x}.q"), "s", "z"], f"{x}.dq")
+
+    def weights(name, shape, axis):
+        constants[f"{name}.w"] = random.integers(-127, 127, shape).astype(np.int8)
+        return node("DequantizeLinear", [f"{name}.w", "t", "ot"], f"{name}.wdq", axis=axis)
+
+    def conv(x, name, taps, **attributes):
+        w = weights(name, (channels, channels // attributes.get("group", 1), taps, taps), 0)
+        constants[f"{name}.b"] = random.standard_normal(channels).astype(np.float32)
+        return node("Conv", [x, w, f"{name}.b"], name, pads=[taps // 2] * 4, **attributes)
+
+    x = rounded(node("MaxPool", [rounded(node("Relu", [node("Conv", ["x", "first.w"], "first", pads=[1] * 4)], "first.r"))], "pool", kernel_shape=[2, 2], strides=[2, 2]))
+    y = rounded(node("Relu", [conv(x, "reduce", 1)], "reduce.r"))
+    y = rounded(node("Relu", [conv(y, "depthwise", 3, group=channels)], "depthwise.r"))
+    y = rounded(node("Relu", [conv(y, "middle", 3)], "middle.r"))
+    y = rounded(node("Relu", [node("Add", [conv(y, "expand", 1), rounded(conv(x, "shortcut", 1))], "sum")], "sum.r"))
+    rows = node("Reshape", [node("Transpose", [y], "turned", perm=[0, 2, 3, 1]), "rows"], "positions")
+    node("MatMul", [rows, weights("many_rows", (channels, channels), 1)], "many_rows")
+    pooled = rounded(node("Flatten", [node("GlobalAveragePool", [y], "mean")], "flat"))
+    rounded(node("MatMul", [pooled, weights("few_rows", (channels, channels), 1)], "few_rows"))
+    constants["rows"] = np.int64([-1, channels])
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, size, size])],
+                              [helper.make_tensor_value_info(y, TensorProto.FLOAT, None) for y in ("many_rows", "few_rows.dq")],
+                              [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+class QuantizedNetsOnGpus(ToolTest):
+    """Tensor cores multiply the bytes of a quantized net, whatever its floats become, and activations between its layers are bytes."""
+
+    INTEGERS = ("reduce", "depthwise", "middle", "expand", "shortcut", "many_rows")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        onnx.save(residual_net(), cls.folder / "m.onnx")
+
+    def check(self, target, precision):
+        self.succeed("compile", "m.onnx", "-o", "m.tenon", "--force", "--target", target, "--precision", precision)
+        found = {name: product for product in self.json("explain", "precision", "m.tenon")["products"] for name in product["nodes"]}
+        computes = {name: found[name]["computes"].split(" x weights")[0] for name in (*self.INTEGERS, "first", "few_rows")}
+        floats = {"keep": "f32", "fp16": "f16", "bf16": "bf16"}[precision]
+        self.assertEqual({name: "u8 x s8, sums of i32" for name in self.INTEGERS} | {"first": floats, "few_rows": floats}, computes)
+        # what is rounded to bytes: behind a product in its kernel, but for the first layer and what follows a mean
+        for region in self.json("explain", "fusion", "m.tenon", "--all")["regions"]:
+            if "round" in region["operations"] and not {"first.r", "flat", "mean", "flat.q", "few_rows.q"} & set(region["nodes"]):
+                self.assertTrue({"conv", "matmul"} & set(region["operations"]), region["nodes"])
+                self.assertNotIn("div", region["operations"])
+
+    def test_each_precision(self):
+        for precision in ("keep", "fp16", "bf16"):
+            with self.subTest(precision=precision):
+                self.check("cuda:h200", precision)
+
+    def test_other_gpus(self):
+        self.check("cuda:sm_80", "fp16")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

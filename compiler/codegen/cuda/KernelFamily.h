@@ -26,7 +26,8 @@ extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemvLowBi
     kGemmPersistent, kGemmTensorCore, kGemmSliced, kGemmSimt, kNormSliced, kSizeBuckets,
     kSizeBucketsGenerated;
 // conv/
-extern const KernelFamily kConvDirect, kConvTensorCore, kConvSimt, kConvDepthwise;
+extern const KernelFamily kConvDirect, kConvTensorCore, kConvWarpgroup, kGemmWarpgroup, kConvSimt,
+    kConvDepthwise;
 // attention/
 extern const KernelFamily kAttentionBuckets, kAttentionStream, kAttentionFlash, kAttentionSimt,
     kAttentionPaged, kPagedWrite;

@@ -7,6 +7,7 @@
 #include "compiler/graph/TnCustom.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/opt/Match.h"
+#include "compiler/opt/precision/IntegerOperands.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -83,15 +84,27 @@ PrecisionRules::PrecisionRules(func::FuncOp function, Constants &weightConstants
                                FloatType narrowType, QuantizedProducts quantized)
     : constants(weightConstants), symbols(function->getParentOfType<ModuleOp>()),
       ranges(weightConstants), isHalf(narrowType.isF16()),
-      keepsQuantized(quantized == QuantizedProducts::Keep),
+      keepsQuantized(quantized != QuantizedProducts::Convert),
       largest(isHalf ? tn::kLargestHalf : tn::kLargestBFloat), largestInteger(isHalf ? 2048 : 256) {
   Block &block = function.getBody().front();
+  findIntegers(block, quantized);
   for (Operation &op : llvm::reverse(block)) {
     demandThrough(&op);
   }
   for (Operation &op : block) {
     ranges.add(&op);
     decide(&op);
+  }
+}
+
+void PrecisionRules::findIntegers(Block &block, QuantizedProducts quantized) {
+  IntegerOperands operands(constants.weights);
+  for (Operation &op : block) {
+    bool isOfAnyDevice = quantized == QuantizedProducts::Keep;
+    if (keepsQuantized && isQuantizedProduct(&op) &&
+        (isOfAnyDevice || isIntegerOnGpu(&op, operands))) {
+      integers.insert(&op);
+    }
   }
 }
 
@@ -105,7 +118,7 @@ const PrecisionRule *PrecisionRules::demandOf(Operation *op) const {
   if (isa<tn::QuantizeOp>(op) && keepsQuantized) {
     return &kFeedsQuantization;
   }
-  if (keepsQuantized && isQuantizedProduct(op)) {
+  if (integers.contains(op)) {
     return &kIntegers;
   }
   bool toInteger = isa<tn::CastOp>(op) && !isa<FloatType>(getElementTypeOrSelf(op->getResult(0)));
@@ -220,7 +233,7 @@ const PrecisionRule *PrecisionRules::ownRule(Operation *op) const {
         if (completesWeights(other)) {
           return &kQuantizes;
         }
-        return keepsQuantized && isQuantizedProduct(other) ? &kIntegers : nullptr;
+        return integers.contains(other) ? &kIntegers : nullptr;
       });
 }
 

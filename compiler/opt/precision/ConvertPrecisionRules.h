@@ -67,6 +67,7 @@ private:
   /// Why narrow readers must be careful with a value that is in f32.
   enum class Risk { None, Range, Exactness };
 
+  void findIntegers(mlir::Block &block, QuantizedProducts quantizedProducts);
   const PrecisionRule *demandOf(mlir::Operation *op) const;
   void demandThrough(mlir::Operation *op);
   void decide(mlir::Operation *op);
@@ -84,6 +85,7 @@ private:
   tn::SymbolList symbols;
   Ranges ranges;
   bool isHalf, keepsQuantized;
+  llvm::DenseSet<mlir::Operation *> integers; ///< products that will be those of integers
   double largest;
   double largestInteger; ///< up to here every integer is exact
   llvm::DenseMap<mlir::Operation *, const PrecisionRule *> demanded;

@@ -33,8 +33,11 @@ constexpr int64_t kMaxOfTwo = 254, kMinOfTwo = -256;
 bool hasKernelOnGpu(tn::ConvOp op, const Levels &w) {
   constexpr int64_t kMaxTaps = 128;
   int64_t inputs = w.type.getDimSize(1);
-  bool isDepthwise = op.getGroups() > 1 && inputs == 1 && w.depth() <= kMaxTaps;
-  return op.getGroups() == 1 ? 2 * inputs >= kWord : inputs % kWord == 0 || isDepthwise;
+  if (op.getGroups() == 1) {
+    return 2 * inputs >= kWord;
+  }
+  bool isDepthwise = inputs == 1 && w.depth() <= kMaxTaps;
+  return !w.isShifted() && (inputs % kWord == 0 || isDepthwise);
 }
 
 class ConvPattern : public OpRewritePattern<tn::ConvOp> {
@@ -70,9 +73,7 @@ public:
 
 private:
   bool hasKernel(tn::ConvOp op, const Levels &w) const {
-    bool isOfOneGroup = op.getGroups() == 1;
-    return isGpu ? hasKernelOnGpu(op, w) && (isOfOneGroup || !w.isShifted())
-                 : isOfOneGroup || isOfTwo(w);
+    return isGpu ? hasKernelOnGpu(op, w) : op.getGroups() == 1 || isOfTwo(w);
   }
   int64_t filled(tn::ConvOp op, const Levels &w) const {
     return isGpu && op.getGroups() != 1 ? w.type.getDimSize(1) : filledChannels(op, w);
@@ -221,6 +222,11 @@ private:
 };
 
 } // namespace
+
+bool isIntegerConvOnGpu(tn::ConvOp op, const IntegerOperands &operands) {
+  std::optional<Levels> w = operands.levelsOf(op.getWeight(), /*columnDim=*/0, /*isFloat=*/true);
+  return op.getChannelsLast() && w && w->fits() && w->sumsFit() && hasKernelOnGpu(op, *w);
+}
 
 void addIntegerConvolutionPatterns(RewritePatternSet &patterns, tn::WeightStore &weights,
                                    const PriceProduct &price, bool isGpu) {

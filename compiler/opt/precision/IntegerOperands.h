@@ -130,6 +130,12 @@ struct PricedProduct {
 /// Whether an earlier answer keeps it so.
 bool isKeptWide(mlir::Operation *op);
 
+/// Whether a GPU has a kernel of integers for a product or convolution of floats of which both
+/// operands are quantized, the weights being constant.
+bool isIntegerOnGpu(mlir::Operation *op, const IntegerOperands &operands);
+/// The same of a convolution (IntegerConvolutions.cpp).
+bool isIntegerConvOnGpu(tn::ConvOp op, const IntegerOperands &operands);
+
 /// What IntegerConvolutions.cpp makes of convolutions.
 void addIntegerConvolutionPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
                                    const PriceProduct &price, bool isGpu);

@@ -258,6 +258,19 @@ LogicalResult makeProducts(ModuleOp module, tn::WeightStore &weights, const Pric
 
 } // namespace
 
+bool isIntegerOnGpu(Operation *op, const IntegerOperands &operands) {
+  if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
+    return isIntegerConvOnGpu(conv, operands);
+  }
+  tn::MatmulOp product = dyn_cast<tn::MatmulOp>(op);
+  if (!product || product.getTransposeA() || tensorType(product.getB()).getRank() != 2) {
+    return false;
+  }
+  std::optional<Levels> w =
+      operands.levelsOf(product.getB(), product.getTransposeB() ? 0 : 1, /*isFloat=*/true);
+  return w && w->fits() && w->sumsFit() && fitsGpu(product, *w);
+}
+
 LogicalResult integerProducts(ModuleOp module, tn::WeightStore &weights) {
   return makeProducts(module, weights, nullptr, /*isGpu=*/false);
 }

@@ -6,6 +6,9 @@
 #include "compiler/opt/Patterns.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <algorithm>
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::opt {
@@ -83,9 +86,44 @@ bool isUnit(Value scale) {
          elements.getSplatValue<APFloat>().isExactlyValue(1.0);
 }
 
+/// The type of 16 bits that holds a value of f32; null if there is none.
+Type halfTypeOf(Value x) {
+  while (tn::ReluOp relu = x.getDefiningOp<tn::ReluOp>()) {
+    x = relu.getX();
+  }
+  tn::CastOp cast = x.getDefiningOp<tn::CastOp>();
+  Type from = cast ? getElementTypeOrSelf(cast.getX()) : Type();
+  return from && (from.isF16() || from.isBF16()) ? from : Type();
+}
+
+/// The factor by which every number of a type of 16 bits becomes the level of 8 bits that its
+/// quotient by `scale` becomes: the products are rounded to the same integers, whether they are
+/// rounded to f32 before or not, up to where any zero point leaves them beyond 8 bits. None if
+/// there is none.
+std::optional<float> factorOf(float scale, Type half) {
+  constexpr uint32_t kCount = 1 << 16;
+  constexpr float kSaturated = 512;
+  float factor = 1 / scale;
+  const llvm::fltSemantics &semantics = cast<FloatType>(half).getFloatSemantics();
+  for (uint32_t bits = 0; bits < kCount; ++bits) {
+    APFloat number(semantics, APInt(16, bits));
+    if (!number.isFinite()) {
+      continue;
+    }
+    float x = number.convertToFloat(), level = std::nearbyint(x / scale);
+    bool isSaturated = std::min(std::abs(x / scale), std::abs(x * factor)) > kSaturated;
+    if (!isSaturated &&
+        (std::nearbyint(x * factor) != level || std::nearbyint(double(x) * factor) != level)) {
+      return std::nullopt;
+    }
+  }
+  return factor;
+}
+
 /// quantize(x) -> cast(max(min(round(x / scale) + zero, most), least))
-struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
-  ExpandQuantize(MLIRContext *context, Extent extent) : OpRewritePattern(context), extent(extent) {}
+struct ExpandQuantize : Pattern<tn::QuantizeOp> {
+  ExpandQuantize(MLIRContext *context, tn::WeightStore &weights, Extent extent)
+      : Pattern(context, weights), extent(extent) {}
 
   LogicalResult matchAndRewrite(tn::QuantizeOp op, PatternRewriter &rewriter) const override {
     Type element = getElementTypeOrSelf(op.getY()), from = getElementTypeOrSelf(op.getX());
@@ -96,10 +134,7 @@ struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
     }
     int64_t axis = static_cast<int64_t>(op.getAxis());
     Steps steps(rewriter, op, op.getX().getType());
-    Value level = isUnit(op.getScale())
-                      ? op.getX()
-                      : steps.make<tn::DivOp>(op.getX(), steps.parameter(op.getScale(), axis));
-    level = steps.cast(level, rewriter.getF32Type());
+    Value level = steps.cast(scaled(op, steps, axis), rewriter.getF32Type());
     level = tn::RoundOp::create(rewriter, op.getLoc(), level.getType(), level);
     Value zero = steps.cast(steps.parameter(op.getZeroPoint(), axis), rewriter.getF32Type());
     level = steps.make<tn::AddOp>(level, zero);
@@ -110,6 +145,19 @@ struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
   }
 
 private:
+  /// What is quantized over its scale.
+  Value scaled(tn::QuantizeOp op, const Steps &steps, int64_t axis) const {
+    if (isUnit(op.getScale())) {
+      return op.getX();
+    }
+    Type half = getElementTypeOrSelf(op.getY()).isInteger(8) ? halfTypeOf(op.getX()) : Type();
+    std::optional<double> scale = half ? constants.scalar(op.getScale()) : std::nullopt;
+    std::optional<float> factor =
+        scale && *scale > 0 ? factorOf(static_cast<float>(*scale), half) : std::nullopt;
+    return factor ? steps.make<tn::MulOp>(op.getX(), steps.number(*factor))
+                  : steps.make<tn::DivOp>(op.getX(), steps.parameter(op.getScale(), axis));
+  }
+
   Extent extent;
 };
 
@@ -190,7 +238,8 @@ private:
 
 LogicalResult expand(ModuleOp module, tn::WeightStore &weights, Extent extent) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ExpandQuantize, ExpandBoth, ExpandDequantize>(module.getContext(), extent);
+  patterns.add<ExpandQuantize>(module.getContext(), weights, extent);
+  patterns.add<ExpandBoth, ExpandDequantize>(module.getContext(), extent);
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }

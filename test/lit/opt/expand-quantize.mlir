@@ -52,3 +52,27 @@ func.func @left(%x: tensor<4xf32>, %s: tensor<f32>, %z: tensor<ui8>, %w: tensor<
   %2 = tn.quantize %1, %s, %w {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<i32>) -> tensor<4xi32>
   return %0, %2 : tensor<4xui8>, tensor<4xi32>
 }
+
+// Numbers of 16 bits are multiplied by a factor that gives each of them the level of the quotient.
+// CHECK-LABEL: @half
+func.func @half(%x: tensor<8xf16>) -> tensor<8xui8> {
+  // CHECK: tn.mul {{.*}}tensor<f32>
+  // CHECK-NOT: tn.div
+  %s = tn.constant dense<0.0271357> : tensor<f32> : tensor<f32>
+  %z = tn.constant dense<0> : tensor<ui8> : tensor<ui8>
+  %0 = tn.cast %x : (tensor<8xf16>) -> tensor<8xf32>
+  %1 = tn.relu %0 : tensor<8xf32>
+  %2 = tn.quantize %1, %s, %z {axis = 0 : i64} : (tensor<8xf32>, tensor<f32>, tensor<ui8>) -> tensor<8xui8>
+  return %2 : tensor<8xui8>
+}
+
+// No factor does so of every scale.
+// CHECK-LABEL: @tie
+func.func @tie(%x: tensor<8xf16>) -> tensor<8xui8> {
+  // CHECK: tn.div
+  %s = tn.constant dense<3.0> : tensor<f32> : tensor<f32>
+  %z = tn.constant dense<0> : tensor<ui8> : tensor<ui8>
+  %0 = tn.cast %x : (tensor<8xf16>) -> tensor<8xf32>
+  %2 = tn.quantize %0, %s, %z {axis = 0 : i64} : (tensor<8xf32>, tensor<f32>, tensor<ui8>) -> tensor<8xui8>
+  return %2 : tensor<8xui8>
+}

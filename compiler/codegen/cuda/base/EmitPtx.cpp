@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/target/Target.h"
+#include "support/text/Text.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
@@ -137,6 +138,18 @@ std::string withoutComments(llvm::StringRef ptx) {
   return result;
 }
 
+/// The version that the text needs: warpgroups multiply unsigned by signed bytes since 8.4, which
+/// drivers from 550 on read. Others may be older, and so are engines without such products.
+std::string withVersion(std::string ptx, const target::Target &gpu) {
+  constexpr int64_t kSince = 84;
+  std::string named = strCat(".version ", gpu.ptxVersion / 10, '.', gpu.ptxVersion % 10);
+  bool isOlder = gpu.ptxVersion < kSince && ptx.find("k32.s32.u8.s8") != std::string::npos;
+  if (size_t at = isOlder ? ptx.find(named) : std::string::npos; at != std::string::npos) {
+    ptx.replace(at, named.size(), strCat(".version ", kSince / 10, '.', kSince % 10));
+  }
+  return ptx;
+}
+
 template <typename Module>
 llvm::Expected<std::string> emit(Module &module, const target::Target &gpu) {
   std::unique_ptr<llvm::TargetMachine> machine = targetMachine(gpu);
@@ -153,7 +166,7 @@ llvm::Expected<std::string> emit(Module &module, const target::Target &gpu) {
   if (llvm::Error error = checkCalls(*ptx)) {
     return std::move(error);
   }
-  return withoutComments(*ptx);
+  return withVersion(withoutComments(*ptx), gpu);
 }
 
 } // namespace

@@ -45,12 +45,21 @@ struct Assembly {
   int64_t columns;
   std::string text = "{\n.reg .pred first, more;\n.reg .b64 a, b;\nsetp.ne.b32 first, 0, 0;\n"
                      "setp.eq.b32 more, 0, 0;\nwgmma.fence.sync.aligned;\n";
-  std::string type;
+  std::string types; ///< depth, and types of the sums, A and B
+  bool isOfBytes, isOfIntegers;
 
   explicit Assembly(Type element, int64_t columns = kTileColumns)
-      : columns(columns), type(element.isBF16()                       ? "bf16"
-                               : element.getIntOrFloatBitWidth() == 8 ? "e4m3"
-                                                                      : "f16") {}
+      : columns(columns), types(typesOf(element)), isOfBytes(element.getIntOrFloatBitWidth() == 8),
+        isOfIntegers(element.isInteger()) {}
+
+  static const char *typesOf(Type element) {
+    if (element.isInteger()) {
+      return element.isUnsignedInteger() ? "k32.s32.u8.s8" : "k32.s32.s8.s8";
+    }
+    return element.isBF16()                       ? "k16.f32.bf16.bf16"
+           : element.getIntOrFloatBitWidth() == 8 ? "k32.f32.e4m3.e4m3"
+                                                  : "k16.f32.f16.f16";
+  }
 
   int64_t accumulators() const { return accumulatorsOf(columns); }
 
@@ -59,13 +68,12 @@ struct Assembly {
             std::to_string(bytes / 16) + ";\n";
   }
   /// `flags` says of operands in shared memory whether they are transposed, as 8-bit ones never
-  /// are.
+  /// are. Of floats both operands are multiplied by 1.
   void multiply(const std::string &a, const char *predicate, const char *flags) {
-    bool isFloat8 = type == "e4m3";
-    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) +
-            (isFloat8 ? "k32.f32." : "k16.f32.") + type + "." + type + " " +
-            registers(0, accumulators()) + ", " + a + ", b, " + predicate + ", 1, 1" +
-            (isFloat8 ? std::string() : std::string(", ") + flags) + ";\n";
+    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + types + " " +
+            registers(0, accumulators()) + ", " + a + ", b, " + predicate +
+            (isOfIntegers ? "" : ", 1, 1") +
+            (isOfBytes ? std::string() : std::string(", ") + flags) + ";\n";
   }
   /// Lets the first product begin new accumulators where this operand (i32) is 0.
   void addFirst(int64_t operand) {
@@ -96,25 +104,26 @@ struct Assembly {
   ThreadBuilder::Values begin(const ThreadBuilder &t, const std::string &inputs,
                               ValueRange operands) {
     text += "wgmma.commit_group.sync.aligned;\n}";
-    return give(t, text, accumulators(), inputs, operands);
+    return give(t, text, accumulators(), sumType(t), inputs, operands);
   }
   /// Waits until all products but those of so many pieces are done.
   ThreadBuilder::Values finish(const ThreadBuilder &t, const std::string &inputs,
                                ValueRange operands, int64_t underWay = 0) {
     text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned " +
             std::to_string(underWay) + ";\n}";
-    return give(t, text, accumulators(), inputs, operands);
+    return give(t, text, accumulators(), sumType(t), inputs, operands);
   }
+  Type sumType(const ThreadBuilder &t) const { return isOfIntegers ? t.i32Type() : t.f32Type(); }
 
   /// What a piece of assembly makes of `count` accumulators.
   static ThreadBuilder::Values give(const ThreadBuilder &t, const std::string &text, int64_t count,
-                                    const std::string &inputs, ValueRange operands) {
+                                    Type sum, const std::string &inputs, ValueRange operands) {
     std::string constraints;
     for (int64_t i = 0; i < count; ++i) {
-      constraints += "=f,";
+      constraints += sum.isInteger() ? "=r," : "=f,";
     }
-    Type result = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
-                                                   SmallVector<Type>(count, t.f32Type()));
+    Type result =
+        LLVM::LLVMStructType::getLiteral(t.builder.getContext(), SmallVector<Type>(count, sum));
     Value product = t.assembly(result, text, constraints + inputs + "~{memory}", operands);
     ThreadBuilder::Values values;
     for (int64_t i = 0; i < count; ++i) {
@@ -202,7 +211,7 @@ ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> ac
                                       int64_t underWay) {
   int64_t count = accumulators.size();
   return Assembly::give(t, "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
-                        Assembly::tied(count), accumulators);
+                        accumulators.front().getType(), Assembly::tied(count), accumulators);
 }
 
 ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, ArrayRef<Value> words) {

@@ -65,8 +65,9 @@ enum class RightOrder { DepthInner, ColumnsInner };
 
 /// `accumulators` + A B, or A B alone where `number` (i32) is 0, for A [64][64] of depth and B of
 /// `columns` (a multiple of 64, at most 256) columns in shared memory. Of f8E4M3FN, with B in rows
-/// of the depth, two elements take the place of one. What is returned must not be used but by the
-/// next of these before `finishStages`; when it returns, the stage before has been read.
+/// of the depth, two elements take the place of one; the same of bytes, where B is of signed ones,
+/// A of those that `element` names and the accumulators of i32. What is returned must not be used
+/// but by the next of these before `finishStages`; when it returns, the stage before has been read.
 ThreadBuilder::Values addStage(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
                                mlir::Value b, RightOrder order, int64_t columns, mlir::Value number,
                                llvm::ArrayRef<mlir::Value> accumulators);

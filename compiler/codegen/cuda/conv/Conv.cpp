@@ -57,10 +57,9 @@ bool fits(const GemmTile &tile, int64_t elementBytes, const target::Target &gpu)
          tile.splits <= gpu.clusterBlocks;
 }
 
-/// Elements of a tensor of these dims, with a guess of sizes that vary.
-using Count = llvm::function_ref<int64_t(ArrayRef<AffineExpr>)>;
+} // namespace
 
-GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
+GemmSizes convSizes(RegionBuilder &region, const ConvProblem &problem, CountElements count) {
   const GemmProblem &product = problem.product;
   auto bytesOf = [&](Type tensor) {
     int64_t element = byteSize(storageType(getElementTypeOrSelf(tensor)));
@@ -78,6 +77,8 @@ GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count
           byteSize(problem.element())};
 }
 
+namespace {
+
 StagedTime estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,
                     const target::Target &gpu) {
   double coreFlops =
@@ -86,12 +87,18 @@ StagedTime estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile 
                   double(tile.columns) / double(problem.filterWidth);
   sizes.copySeconds =
       std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kCopyRate);
-  return estimateStaged(sizes, tile, coreFlops, gpu);
+  StagedTime time = estimateStaged(sizes, tile, coreFlops, gpu);
+  if (problem.element().isInteger()) {
+    for (double *part : {&time.fill, &time.steps, &time.out}) {
+      *part *= tuning::kConvOfTwoBlocks;
+    }
+  }
+  return time;
 }
 
 GemmTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
   GemmSizes sizes =
-      sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return region.estimate(dims); });
+      convSizes(region, problem, [&](ArrayRef<AffineExpr> dims) { return region.estimate(dims); });
   GemmTile best;
   double least = std::numeric_limits<double>::max();
   for (const GemmTile &tile : convTiles(problem, region.gpu)) {
@@ -167,7 +174,7 @@ StagedTime estimateOf(RegionBuilder &region, const ConvProblem &problem,
                       const dispatch::KernelChoice &choice) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
   GemmSizes sizes =
-      sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
+      convSizes(region, problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
   return estimate(problem, sizes, configOf<GemmTile>(choice), region.gpu);
 }
 

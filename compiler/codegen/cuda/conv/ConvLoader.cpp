@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/conv/ConvLoader.h"
 
 #include "compiler/codegen/cuda/base/TensorCore.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -45,9 +46,9 @@ bool isSmallInput(RegionBuilder &region, unsigned buffer) {
 ConvLoader::ConvLoader(const ConvProblem &problem, const GemmTile &tile,
                        const StridedTensor &tensor, int64_t tileLines, int64_t width)
     : p(problem), tensor(tensor), tileDepth(tile.depth), width(width), lanes(tile.depth / width),
-      linesPerStep(tile.threads() / lanes) {
+      linesPerStep(tile.threads() / lanes), isOfWarpgroup(tile.isWarpgroup) {
   lines = tileLines;
-  pitch = tile.depth + kRowPadding / byteSize(tensor.element);
+  pitch = tile.depth + (isOfWarpgroup ? 0 : kRowPadding / byteSize(tensor.element));
   buffer = tensor.buffer;
 }
 
@@ -96,18 +97,20 @@ ConvLoader::Place ConvLoader::placeOf(const ThreadBuilder &t, Value depth) const
 
 void ConvLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   Type stored = t.builder.getIntegerType(tensor.element.getIntOrFloatBitWidth());
-  Place place = placeOf(t, t.add(depth, column));
+  Place from = placeOf(t, t.add(depth, column));
   bool hasTail = p.depth() % tileDepth != 0;
-  Value isDeep = hasTail ? t.isLess(place.depth, t.i32(p.depth())) : Value();
-  Value far = distance(t, place);
+  Value isDeep = hasTail ? t.isLess(from.depth, t.i32(p.depth())) : Value();
+  Value far = distance(t, from);
   for (auto [number, begin] : llvm::enumerate(begins)) {
     int64_t first = int64_t(number) * linesPerStep;
     Value tileLine = t.add(line, first);
-    Value isRead = bothIfPresent(t, isDeep, isInside(t, place, number));
+    Value isRead = bothIfPresent(t, isDeep, isInside(t, from, number));
     Value isTaken = first + linesPerStep > lines ? t.isLess(tileLine, t.i32(lines)) : Value();
-    Value from = t.offset(pointer, tensor.element, t.add(begin, far));
-    Value target = t.offset(to, stored, t.add(t.mul(tileLine, pitch), column));
-    copyNeighbours(t, tensor.element, width, from, target, isRead, isTaken);
+    Value source = t.offset(pointer, tensor.element, t.add(begin, far));
+    Value place = isOfWarpgroup ? tileOffset(t, tileLine, t.div(column, width))
+                                : t.add(t.mul(tileLine, pitch), column);
+    Value target = t.offset(to, stored, place);
+    copyNeighbours(t, tensor.element, width, source, target, isRead, isTaken);
   }
 }
 

@@ -46,6 +46,7 @@ private:
   Place placeOf(const ThreadBuilder &t, Value depth) const;
 
   int64_t tileDepth, width, lanes, linesPerStep;
+  bool isOfWarpgroup; ///< lines are rows of tiles of warpgroups (base/Warpgroup.h)
   bool isSmall = true;
   Value pointer, line, column;
   llvm::SmallVector<Value> begins; ///< elements from the pointer, of each of the thread's lines

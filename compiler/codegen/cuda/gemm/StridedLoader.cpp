@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/math/LowBits.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -85,7 +86,8 @@ StridedLoader::StridedLoader(const GemmProblem &problem, const GemmTile &tile, u
   innerSize = depthIsInner ? tile.depth : size;
   lines = depthIsInner ? size : tile.depth;
   // Lanes that read 16 bytes by themselves: two lines are all banks.
-  pitch = innerSize + (tile.slices > 0 ? kRowPadding * 2 : kRowPadding / 2);
+  int64_t padding = tile.slices > 0 ? kRowPadding * 2 : kRowPadding / 2;
+  pitch = innerSize + (tile.isWarpgroup ? 0 : padding);
 }
 
 void StridedLoader::place(KernelFrame &owner, const BlockPlace &place) {
@@ -127,7 +129,9 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
       isRead = isRead ? t.bitAnd(isRead, inside) : inside;
     }
     Value from = t.offset(pointer, operand.at.element, t.add(t.mul(t.toI64(outer), stride), along));
-    Value target = t.offset(to, half, t.add(t.mul(tileLine, pitch), column));
+    Value place = tile.isWarpgroup ? tileOffset(t, tileLine, t.div(column, width))
+                                   : t.add(t.mul(tileLine, pitch), column);
+    Value target = t.offset(to, half, place);
     Value isTaken = first + linesPerStep <= lines ? Value() : t.isLess(tileLine, t.i32(lines));
     copyNeighbours(t, operand.at.element, width, from, target, isRead, isTaken);
   }

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -71,7 +72,7 @@ void TiledGemmKernel::place() {
   Value own = t.mul(sliceSteps, slices / tile.splits);
   firstStep = t.mul(rank, own);
   lastStep = t.min(steps, t.add(firstStep, own));
-  shared = kernel.dynamicShared();
+  shared = kernel.dynamicShared(tile.isWarpgroup ? kTileAlignment : 16);
   if (tile.isSimt) {
     placeSimt();
     return;
@@ -140,6 +141,20 @@ Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
   return result;
 }
 
+/// The same by warpgroups; when it returns, they have read the stage before.
+Values TiledGemmKernel::multiplyByWarpgroup(const ThreadBuilder &t, Value step,
+                                            ValueRange accumulators) const {
+  Value number = t.sub(step, firstStep);
+  Value aTile = t.offset(shared, stored, t.mul(t.rem(number, tile.stages), stageElements()));
+  Value bTile = t.offset(aTile, stored, a->elements());
+  Value group = t.div(at.thread, kWarpgroup);
+  Value own = t.offset(aTile, stored, t.mul(group, kGroupRows * a->pitch));
+  Type byte = IntegerType::get(element.getContext(), 8,
+                               p.isSigned ? IntegerType::Signless : IntegerType::Unsigned);
+  return addStage(t, byte, own, bTile, RightOrder::DepthInner, tile.columns, number,
+                  Values(accumulators));
+}
+
 /// Adds the products of one stage as gemv does: the two panels of 32 apart from each other, and in
 /// each the depths 8 t .. 8 t + 7 of lane 4 g + t for two mma. The accumulators of odd panels lie
 /// behind those of even ones.
@@ -187,7 +202,7 @@ void TiledGemmKernel::multiplyPanels(const ThreadBuilder &t, Value step,
 
 /// The copies of a tile's first stages.
 void TiledGemmKernel::startCopies(const ThreadBuilder &t, bool ofB) const {
-  for (int64_t i = 0; i + 1 < tile.stages; ++i) {
+  for (int64_t i = 0; i < tile.ahead(); ++i) {
     copyStage(t, t.add(firstStep, i), /*ofA=*/true, ofB);
     commitCopies(t);
   }
@@ -200,7 +215,7 @@ void TiledGemmKernel::startProducts() {
   bool isConstant = b->buffer < source.getNumArguments() &&
                     source.getArgAttr(b->buffer, kConstantArgument) && tile.stages > 1;
   if (isConstant) {
-    for (int64_t i = 0; i + 1 < tile.stages; ++i) {
+    for (int64_t i = 0; i < tile.ahead(); ++i) {
       copyStage(t, t.add(firstStep, i), /*ofA=*/false, /*ofB=*/true);
     }
   }
@@ -209,13 +224,16 @@ void TiledGemmKernel::startProducts() {
   startCopies(t, /*ofB=*/!isConstant);
 }
 
-/// Waits for the stage of a step, and has the copies of a later one take the place of the step
+/// Waits for the stage of a step, and has the copies of a later one take the place of a step
 /// before.
 void TiledGemmKernel::turnStages(const ThreadBuilder &t, Value step) const {
-  waitForCopies(t, tile.stages - 2);
-  // This stage is visible to all, and all are done with the one before it.
+  waitForCopies(t, tile.ahead() - 1);
+  if (tile.isWarpgroup) {
+    releaseTiles(t);
+  }
+  // This stage is visible to all, and all are done with the one whose place is taken.
   t.barrier();
-  copyStage(t, t.add(step, tile.stages - 1), true, true);
+  copyStage(t, t.add(step, tile.ahead()), true, true);
   commitCopies(t);
 }
 
@@ -253,17 +271,22 @@ Values TiledGemmKernel::addProducts() {
   ThreadBuilder t = kernel.code();
   bool isFma = element.isF32(), isInteger = sumsIntegers(tensors);
   int64_t count = tile.warpRows * tile.warpColumns / kWarp;
-  return t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),
-                [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
-                  turnStages(c, index);
-                  if (isInteger && !element.isInteger()) {
-                    return addIntegers(c, accumulators, [&](ValueRange zeros) {
-                      return multiplyStage(c, index, zeros);
-                    });
-                  }
-                  return isFma ? multiplyStageFma(c, index, accumulators)
-                               : multiplyStage(c, index, accumulators);
-                });
+  Values sums =
+      t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),
+             [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
+               turnStages(c, index);
+               if (tile.isWarpgroup) {
+                 return multiplyByWarpgroup(c, index, accumulators);
+               }
+               if (isInteger && !element.isInteger()) {
+                 return addIntegers(c, accumulators, [&](ValueRange zeros) {
+                   return multiplyStage(c, index, zeros);
+                 });
+               }
+               return isFma ? multiplyStageFma(c, index, accumulators)
+                            : multiplyStage(c, index, accumulators);
+             });
+  return tile.isWarpgroup ? finishStages(t, sums) : sums;
 }
 
 } // namespace tenon::codegen::cuda

@@ -37,6 +37,8 @@ private:
   void placeTile(const ThreadBuilder &t, Value index);
   void copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const;
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;
+  Values multiplyByWarpgroup(const ThreadBuilder &t, Value step,
+                             mlir::ValueRange accumulators) const;
   void multiplyPanels(const ThreadBuilder &t, Value step,
                       llvm::MutableArrayRef<Value> accumulators) const;
   Values multiplyStageFma(const ThreadBuilder &t, Value step, mlir::ValueRange accumulators) const;

@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
+#include "compiler/codegen/cuda/gemm/WarpgroupTiles.h"
 
 #include <numeric>
 
@@ -123,7 +124,8 @@ std::optional<int64_t> TiledGemmKernel::tileCount() const {
 }
 
 int64_t TiledGemmKernel::blocksPerSm() const {
-  int64_t blocks = tuning::kTiledThreads / tile.threads();
+  int64_t blocks =
+      tile.isWarpgroup ? warpgroupBlocks(tile) : tuning::kTiledThreads / tile.threads();
   while (blocks > 1 && sharedBytes() > kernel.region.gpu.sharedOfBlock(blocks)) {
     --blocks;
   }

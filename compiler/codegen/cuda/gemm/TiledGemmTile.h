@@ -21,6 +21,10 @@ struct GemmTile {
   /// cluster doing as many; 0: each block has one part, in the order of the depth.
   int64_t slices = 0;
 
+  /// Products of warpgroups (base/Warpgroup.h), each with 64 rows of the tile and all of its
+  /// columns: a warp has 16 rows, the depth is that of their tiles.
+  bool isWarpgroup = false;
+
   /// FP32 arithmetic without stages: a thread does warpRows x warpColumns, stages and splits are 1.
   bool isSimt = false;
 
@@ -28,6 +32,9 @@ struct GemmTile {
     int64_t parts = rows / warpRows * (columns / warpColumns);
     return isSimt ? parts : parts * kWarp;
   }
+  /// Stages whose copies are under way beside the one that is multiplied: products of warpgroups
+  /// may still read the one before.
+  int64_t ahead() const { return stages - (isWarpgroup ? 2 : 1); }
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, GemmTile &tile) {

@@ -100,6 +100,21 @@ inline constexpr double kMmaShare = 0.29, kLargeWarpShare = 0.42;
 /// Elements a second of a block's tile on their way out.
 inline constexpr double kTileOutRate = 15e9;
 
+// gemm_warpgroup and conv_warpgroup.
+
+/// Rows and columns of the tiles that are tried; stages at most; registers of a thread besides its
+/// sums: derived, three blocks of 128 x 64 and two of 128 x 128 share a multiprocessor.
+inline constexpr int64_t kWarpgroupRows[] = {128, 256};
+inline constexpr int64_t kWarpgroupWidths[] = {64, 128, 256};
+inline constexpr int64_t kWarpgroupStages = 4, kWarpgroupRegisters = 50;
+/// Of the estimate, from the convolutions of ResNet-50 at batch 256 in five tiles each on an H200.
+/// What wgmma reaches of its peak, and in tiles of 64 columns, for which it reads as much of A as
+/// of B; copies of the rate of the second-level cache for different bytes; of the memory's rate;
+/// elements of a multiprocessor's tiles a second on their way out.
+inline constexpr double kWarpgroupShare = 0.7, kWarpgroupNarrowShare = 0.4, kWarpgroupCache = 1.6,
+                        kWarpgroupMemory = 0.85;
+inline constexpr double kWarpgroupOutRate = 40e9;
+
 // gemm_simt. Chosen, not measured.
 
 /// Rows and columns of a tile where there is one for each multiprocessor, and of smaller ones; its

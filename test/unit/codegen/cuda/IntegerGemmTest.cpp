@@ -3,6 +3,7 @@
 // epilogues.
 #include "compiler/codegen/cuda/conv/Conv.h"
 #include "compiler/codegen/cuda/gemm/TiledGemm.h"
+#include "compiler/codegen/cuda/gemm/WarpgroupTiles.h"
 #include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include <cmath>
@@ -418,6 +419,72 @@ TEST(CudaIntegerGemmTest, ConvolutionsOfBytes) {
   for (const char *slow : {"cvt.rni.f32.f32", "cvt.rn.f32.u8", "cvt.rn.f32.s8", "cvt.rzi"}) {
     EXPECT_EQ(ptx->find(slow), std::string::npos) << slow;
   }
+}
+
+TEST(CudaIntegerGemmTest, BytesByWarpgroups) {
+  RunOptions options = bytes();
+  options.gpu = target::targetOf("sm_90a");
+  for (auto [rows, columns] : {std::pair<int64_t, int64_t>(128, 64), {256, 128}}) {
+    Emitter tile = [rows = rows, columns = columns](RegionBuilder &region) {
+      return mlir::FailureOr<bool>(
+          emitProduct(region, *matchGemm(region.source), warpgroupTile(rows, columns, region.gpu)));
+    };
+    options.reversed = rows == 256;
+    EXPECT_TRUE(matchesReference(bytesText(300, 136, 272, true), tile, options));
+    EXPECT_TRUE(matchesReference(bytesText(128, 64, 128, false), tile, options));
+  }
+  EXPECT_TRUE(
+      matchesReference(bytesText(77, 200, 144, true), byFamily({"gemm_warpgroup"}), options));
+}
+
+/// Tails of rows, columns and depth, padding, strides, groups, and blocks that go from tile to
+/// tile.
+TEST(CudaIntegerGemmTest, ConvolutionsOfBytesByWarpgroups) {
+  for (const char *type : {"ui8", "i8"}) {
+    for (auto [rows, columns] :
+         {std::pair<int64_t, int64_t>(128, 64), {128, 128}, {128, 256}, {256, 128}}) {
+      Emitter tile = [rows = rows,
+                      columns = columns](RegionBuilder &region) -> mlir::FailureOr<bool> {
+        return emitConv(region, *matchConv(region, /*isHalf=*/true),
+                        warpgroupTile(rows, columns, region.gpu));
+      };
+      RunOptions options = convBytes();
+      options.gpu = target::targetOf("sm_90a");
+      options.reversed = columns == 128;
+      EXPECT_TRUE(matchesReference(
+          byteConvText({.type = type, .height = 13, .channels = 32, .columns = 136}), tile,
+          options));
+      options.gpu.cores = 1;
+      EXPECT_TRUE(matchesReference(byteConvText({.type = type,
+                                                 .height = 17,
+                                                 .width = 16,
+                                                 .channels = 64,
+                                                 .columns = 192,
+                                                 .taps = 1,
+                                                 .stride = 2,
+                                                 .pad = 0,
+                                                 .images = 5}),
+                                   tile, options));
+      EXPECT_TRUE(matchesReference(byteConvText({.type = type,
+                                                 .height = 12,
+                                                 .channels = 48,
+                                                 .columns = 48,
+                                                 .groups = 3,
+                                                 .images = 4}),
+                                   tile, options));
+    }
+  }
+  Emitter family = byFamily({"conv_warpgroup"});
+  ByteConv large{.height = 28, .width = 28, .channels = 128, .columns = 128, .images = 256};
+  llvm::Expected<std::string> ptx =
+      emitTestPtx(byteConvText(large), family, target::targetOf("sm_90a"));
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find("k32.s32.u8.s8"), std::string::npos);
+  EXPECT_TRUE(assembles(*ptx, target::targetOf("sm_90a")));
+  large.channels = 8;
+  ptx = emitTestPtx(byteConvText(large), family, target::targetOf("sm_90a"));
+  EXPECT_FALSE(ptx);
+  llvm::consumeError(ptx.takeError());
 }
 
 TEST(CudaIntegerGemmTest, DepthwiseConvolutionsOfBytes) {

@@ -37,7 +37,8 @@ void parseConstraints(StringRef constraints, Piece &piece) {
   constraints.split(parts, ',');
   for (StringRef part : parts) {
     if (part.starts_with("=")) {
-      piece.fault = part == "=f" ? piece.fault : "an output that is not a float";
+      bool isWord = part == "=f" || part == "=r";
+      piece.fault = isWord ? piece.fault : "an output that is not a word";
       ++piece.outputs;
       continue;
     }

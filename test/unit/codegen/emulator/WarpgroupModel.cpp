@@ -159,7 +159,12 @@ private:
     unsigned columns = 0;
     bool isShape = !shape.consumeInteger(10, columns) && columns % 8 == 0 && columns <= 256;
     bool isBrain = shape == "k16.f32.bf16.bf16", isFloat8 = shape == "k32.f32.e4m3.e4m3";
+    bool isUnsigned = shape == "k32.s32.u8.s8";
     llvm::ArrayRef<std::string> operands = statement.operands;
+    if (isShape && (isUnsigned || shape == "k32.s32.s8.s8") && operands.size() == 4) {
+      multiplyBytes(operands, columns, isUnsigned);
+      return;
+    }
     bool inRegisters = operands.size() == 7;
     // Operands of 8 bits lie in shared memory here, and have no flags.
     bool hasOperands =
@@ -189,6 +194,36 @@ private:
                                : tile(scalar(operands[1]), kRows, operands[6] == "1", isBrain);
     std::vector<float> b = tile(scalar(operands[2]), columns, operands.back() == "1", isBrain);
     add(sums, a, b, columns);
+  }
+
+  /// Sums of integers, in the places of floats.
+  void multiplyBytes(llvm::ArrayRef<std::string> operands, unsigned columns, bool isUnsigned) {
+    std::vector<unsigned> registers = registersOf(operands[0]);
+    if (!model.isFenced || registers.size() != columns / 2) {
+      fault = "a product without a fence before it, or of other sums";
+      return;
+    }
+    Sums &sums = sumsOf(registers, columns, scalar(operands[3]) != 0);
+    sums.group = model.committed;
+    std::vector<uint16_t> a = bitsOfTile(scalar(operands[1]), kRows, /*isTransposed=*/false);
+    std::vector<uint16_t> b = bitsOfTile(scalar(operands[2]), columns, /*isTransposed=*/false);
+    auto number = [](uint16_t both, unsigned byte, bool isUnsigned) -> int32_t {
+      uint8_t bits = static_cast<uint8_t>(both >> 8 * byte);
+      return isUnsigned ? bits : static_cast<int8_t>(bits);
+    };
+    for (unsigned row = 0; row < kRows && fault.empty(); ++row) {
+      for (unsigned column = 0; column < columns; ++column) {
+        int32_t sum;
+        memcpy(&sum, &sums.values[row * columns + column], sizeof sum);
+        for (unsigned k = 0; k < kDepth; ++k) {
+          for (unsigned byte = 0; byte < 2; ++byte) {
+            sum += number(a[k * kRows + row], byte, isUnsigned) *
+                   number(b[k * columns + column], byte, false);
+          }
+        }
+        memcpy(&sums.values[row * columns + column], &sum, sizeof sum);
+      }
+    }
   }
 
   void add(Sums &sums, const std::vector<float> &a, const std::vector<float> &b, unsigned columns) {
