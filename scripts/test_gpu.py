@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tests on the GPU of this machine: the operator table, ONNX's own suite, the library calls, compute-sanitizer over the
+"""Tests on the GPU of this machine: the operator table, ONNX's own suite, the library calls, faulty kernels of the user's, compute-sanitizer over the
 operator table, and the models of the zoo; ends with a page of results. A part that cannot run here is named with its reason.
 
-Relies on `tenon`, `conformance` and `library_check` of one preset, by default those that need nothing else. The rest is used where
+Relies on `tenon`, `conformance`, `library_check` and `kernel_trial_check` of one preset, by default those that need nothing else. The rest is used where
 it is: onnx and numpy for the models, the sanitizer of a CUDA toolkit.
 """
 
@@ -64,6 +64,10 @@ def libraries(options):
     return run([options.bin / "library_check"])
 
 
+def kernels(options):
+    return run([options.bin / "kernel_trial_check"])
+
+
 def models(options):
     if not importlib.util.find_spec("numpy") or not importlib.util.find_spec("onnx"):
         raise Skipped("this Python lacks numpy or onnx")
@@ -112,6 +116,7 @@ PARTS = {
     "conformance": suite(lambda options: options.suite, "expected-failures.txt", "conformance"),
     "newer": suite(lambda options: options.newer, "expected-failures-1.22.txt", "newer"),
     "libraries": libraries,
+    "kernels": kernels,
     "sanitizer": sanitizer,
     "models": models,
 }

@@ -153,6 +153,13 @@ std::string Records::toJson() const {
     if (!region.other.name.empty()) {
       value["other"] = toValue(region.other);
     }
+    llvm::json::Array measured;
+    for (const MeasuredTime &time : region.measured) {
+      measured.push_back(llvm::json::Array{time.bytes, rounded(time.microseconds)});
+    }
+    if (!measured.empty()) {
+      value["measured"] = std::move(measured);
+    }
     if (region.freely) {
       value["freely"] = llvm::json::Object{{"kernel", region.freely->kernel},
                                            {"us", rounded(region.freely->microseconds)}};

@@ -83,6 +83,12 @@ struct LevelRecord {
   std::vector<CandidateRecord> candidates;
 };
 
+/// A time that was measured, and the bytes of the tensors of that run.
+struct MeasuredTime {
+  int64_t bytes = 0;
+  double microseconds = 0;
+};
+
 /// One region: what it holds and why.
 struct RegionRecord {
   std::string label; ///< "conv1+relu1"
@@ -101,6 +107,7 @@ struct RegionRecord {
   std::vector<LevelRecord> levels = {};
   std::optional<FreeChoice> freely = std::nullopt; ///< of an invariant model
   bool converts = false; ///< whether all of it is quantization or casts of the model
+  std::vector<MeasuredTime> measured = {}; ///< of a kernel of the user's, by bytes
   std::string slow =
       {}; ///< why no kernel is near what its bytes and operations need; empty if one is
 };

@@ -13,6 +13,21 @@ unsigned positionIn(const std::vector<Port> &ports, const std::string &name) {
   return llvm::find_if(ports, [&](const Port &port) { return port.name == name; }) - ports.begin();
 }
 
+/// A number, or that at a position of a list.
+TypedAttr elementOf(Attribute value, size_t index) {
+  Builder builder(value.getContext());
+  if (DenseI64ArrayAttr list = dyn_cast<DenseI64ArrayAttr>(value)) {
+    return builder.getI64IntegerAttr(list[index]);
+  }
+  if (DenseF32ArrayAttr list = dyn_cast<DenseF32ArrayAttr>(value)) {
+    return builder.getF32FloatAttr(list[index]);
+  }
+  if (DenseF64ArrayAttr list = dyn_cast<DenseF64ArrayAttr>(value)) {
+    return builder.getF64FloatAttr(list[index]);
+  }
+  return cast<TypedAttr>(value);
+}
+
 /// None if a size cannot be written.
 std::optional<Argument> argumentOf(const Kernel &kernel, tn::CustomOp op, const std::string &text) {
   using Kind = Argument::Kind;
@@ -24,8 +39,10 @@ std::optional<Argument> argumentOf(const Kernel &kernel, tn::CustomOp op, const 
     return Argument{Kind::Buffer, inputs + i, {}, {}};
   }
   for (auto [rule, value] : llvm::zip(kernel.attributes, op.getValues())) {
-    if (rule.name == text) {
-      return Argument{Kind::Attribute, 0, {}, cast<TypedAttr>(value)};
+    for (size_t i = 0; i < rule.elements(); ++i) {
+      if (rule.elementName(i) == text) {
+        return Argument{Kind::Attribute, 0, {}, elementOf(value, i)};
+      }
     }
   }
   if (text == "begin" || text == "end" || text == "scratch") {
@@ -56,7 +73,7 @@ AffineExpr valueOf(const Kernel &kernel, const std::string &expression, ArrayRef
                    MLIRContext *context) {
   SmallVector<tn::Symbol> symbols;
   for (const std::string &name : kernel.sizes) {
-    symbols.push_back({name, 0, int64_t{1} << 31});
+    symbols.push_back({name, 0, kMostOfSize});
   }
   AffineExpr value = tn::parseDim(expression, symbols, context);
   return value ? tn::simplify(value.replaceSymbols(sizes)) : value;

@@ -16,6 +16,7 @@
 namespace tenon::kernels {
 namespace {
 
+constexpr int64_t kMostElements = 64; ///< of an attribute, each of which is an argument
 constexpr char kSchema[] = "tenon.kernels/1";
 constexpr JsonLimits kLimits{.maxDepth = 16, .maxValues = 65536, .isObject = true};
 
@@ -119,6 +120,46 @@ Status readPorts(Members &members, const char *key, std::vector<Port> &ports) {
   return Status::ok();
 }
 
+Status readRanges(Members &members, std::vector<SizeRange> &ranges) {
+  const Json *object = members.find("sizes");
+  if (!object) {
+    return Status::ok();
+  }
+  if (!object->is_object()) {
+    return refused(members.at("sizes"), "is not an object");
+  }
+  for (const auto &[name, ends] : object->items()) {
+    bool isRight = ends.is_array() && ends.size() == 2 && ends[0].is_number_integer() &&
+                   ends[1].is_number_integer();
+    SizeRange range{name, isRight ? ends[0].get<int64_t>() : -1,
+                    isRight ? ends[1].get<int64_t>() : -1};
+    if (range.min < 0 || range.max < range.min || range.max > kMostOfSize) {
+      return refused(strCat(members.at("sizes"), ".", name),
+                     "is not a list of the least and the most that it may be");
+    }
+    ranges.push_back(std::move(range));
+  }
+  return Status::ok();
+}
+
+Status readDefault(Members &members, AttributeRule &rule) {
+  const Json *value = members.find("default");
+  if (!value) {
+    return Status::ok();
+  }
+  if (rule.count && (!value->is_array() || value->size() != *rule.count)) {
+    return refused(members.at("default"), strCat("is not a list of ", *rule.count, " numbers"));
+  }
+  rule.otherwise.emplace();
+  for (const Json &element : rule.count ? *value : Json::array({*value})) {
+    if (!element.is_number() || (rule.type == DType::I64 && !element.is_number_integer())) {
+      return refused(members.at("default"), "is not of its type");
+    }
+    rule.otherwise->push_back(element.get<double>());
+  }
+  return Status::ok();
+}
+
 Status readAttributes(Members &members, std::vector<AttributeRule> &attributes) {
   const Json *object = members.find("attributes");
   if (!object) {
@@ -139,12 +180,15 @@ Status readAttributes(Members &members, std::vector<AttributeRule> &attributes) 
     if (rule.type != DType::I64 && rule.type != DType::F32 && rule.type != DType::F64) {
       return refused(attribute.at("type"), "attributes are i64, f32 or f64");
     }
-    if (const Json *value = attribute.find("default")) {
-      if (!value->is_number() || (rule.type == DType::I64 && !value->is_number_integer())) {
-        return refused(attribute.at("default"), "is not a number of its type");
+    if (const Json *count = attribute.find("count")) {
+      bool isRight = count->is_number_integer() && count->get<int64_t>() > 0 &&
+                     count->get<int64_t>() <= kMostElements;
+      if (!isRight) {
+        return refused(attribute.at("count"), strCat("is not a number from 1 to ", kMostElements));
       }
-      rule.otherwise = value->get<double>();
+      rule.count = count->get<size_t>();
     }
+    TENON_TRY(readDefault(attribute, rule));
     TENON_TRY(attribute.checkRead());
     attributes.push_back(std::move(rule));
   }
@@ -172,6 +216,20 @@ Status readBlock(Members &members, Kernel &kernel) {
                                             "whose product is 1024 or less");
 }
 
+/// An ONNX model, or {"symbol": ..., "library": ...}.
+Status readReference(Members &members, Kernel &kernel) {
+  const Json *reference = members.find("reference");
+  if (!reference || !reference->is_object()) {
+    return members.text("reference", kernel.reference, /*isNeeded=*/false);
+  }
+  Members function(*reference, members.at("reference"));
+  TENON_TRY(function.text("symbol", kernel.referenceSymbol));
+  // A kernel for CPUs has it in its own library.
+  TENON_TRY(function.text("library", kernel.referenceLibrary, kernel.backend == kCuda));
+  TENON_TRY(function.text("file", kernel.referenceFile, /*isNeeded=*/false));
+  return function.checkRead();
+}
+
 Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   if (!entry.is_object()) {
     return refused(place, "is not an object");
@@ -191,6 +249,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   TENON_TRY(members.text("symbol", kernel.symbol));
   TENON_TRY(readPorts(members, "inputs", kernel.inputs));
   TENON_TRY(readPorts(members, "outputs", kernel.outputs));
+  TENON_TRY(readRanges(members, kernel.ranges));
   TENON_TRY(readAttributes(members, kernel.attributes));
   TENON_TRY(members.texts("arguments", kernel.arguments, /*isNeeded=*/true));
   TENON_TRY(members.texts("grid", kernel.grid, /*isNeeded=*/kernel.backend == kCuda));
@@ -208,7 +267,7 @@ Result<Kernel> readEntry(const Json &entry, const std::string &place) {
   }
   TENON_TRY(members.text("metadata", kernel.metadata, /*isNeeded=*/false));
   TENON_TRY(members.text("rows", kernel.rows, /*isNeeded=*/false));
-  TENON_TRY(members.text("reference", kernel.reference, /*isNeeded=*/false));
+  TENON_TRY(readReference(members, kernel));
   if (const Json *tolerance = members.find("tolerance")) {
     kernel.tolerance = tolerance->is_number() ? tolerance->get<double>() : -1;
     if (!(kernel.tolerance >= 0)) {
@@ -275,6 +334,25 @@ Status addMetadata(Json &entry, const std::string &path, const std::string &plac
   return Status::ok();
 }
 
+std::string fileName(const std::string &path) { return path.substr(path.rfind('/') + 1); }
+
+Result<std::shared_ptr<Library>> readCode(const std::string &path) {
+  std::shared_ptr<Library> library = std::make_shared<Library>();
+  library->path = path;
+  TENON_ASSIGN(MappedFile code, MappedFile::open(path));
+  library->bytes.assign(code.bytes().begin(), code.bytes().end());
+  library->hash = hashBytes(code.bytes()).hex();
+  return library;
+}
+
+/// The library of the function that a kernel of `library` is checked beside.
+Result<std::shared_ptr<const Library>> referenceCode(const Library &library, const Kernel &kernel) {
+  std::string file = kernel.referenceLibrary;
+  TENON_ASSIGN(std::shared_ptr<const Library> code,
+               readCode(file.empty() ? library.path : besides(library.path, file)));
+  return code;
+}
+
 std::string descriptionOf(const std::string &path) {
   size_t dot = path.rfind('.');
   size_t slash = path.rfind('/');
@@ -283,6 +361,10 @@ std::string descriptionOf(const std::string &path) {
 }
 
 } // namespace
+
+std::string AttributeRule::elementName(size_t index) const {
+  return count ? strCat(name, "[", index, "]") : name;
+}
 
 Result<Kernel> parseKernel(std::string_view json) {
   Json entry;
@@ -294,12 +376,23 @@ Result<Kernel> parseKernel(std::string_view json) {
   return kernel;
 }
 
+std::string referenceEntry(const Kernel &kernel) {
+  Json entry = Json::parse(kernel.json);
+  entry["backend"] = kCpu;
+  entry["symbol"] = kernel.referenceSymbol;
+  entry["library"] = kernel.referenceLibrary;
+  entry["file"] = kernel.referenceFile;
+  entry.erase("reference");
+  if (kernel.backend == kCuda) { // a call of a function is one, and needs no memory
+    for (const char *key : {"grid", "block", "scratch_bytes", "metadata"}) {
+      entry.erase(key);
+    }
+  }
+  return dumpJson(entry);
+}
+
 Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
-  std::shared_ptr<Library> library = std::make_shared<Library>();
-  library->path = path;
-  TENON_ASSIGN(MappedFile code, MappedFile::open(path));
-  library->bytes.assign(code.bytes().begin(), code.bytes().end());
-  library->hash = hashBytes(code.bytes()).hex();
+  TENON_ASSIGN(std::shared_ptr<Library> library, readCode(path));
   std::string description = descriptionOf(path);
   TENON_ASSIGN(MappedFile text, MappedFile::open(description));
   Json whole;
@@ -334,9 +427,17 @@ Result<std::shared_ptr<const Library>> readLibrary(const std::string &path) {
     if (kernel.backend != backend) {
       continue; // one description serves the PTX and the object file of a kernel
     }
-    own["file"] = kernel.file = path.substr(path.rfind('/') + 1);
+    own["file"] = kernel.file = fileName(path);
     own["library"] = kernel.library = library->hash;
     kernel.reference = besides(path, kernel.reference);
+    if (!kernel.referenceSymbol.empty()) {
+      TENON_ASSIGN(std::shared_ptr<const Library> code, referenceCode(*library, kernel));
+      own["reference"] = {{"symbol", kernel.referenceSymbol},
+                          {"library", kernel.referenceLibrary = code->hash},
+                          {"file", kernel.referenceFile = fileName(code->path)}};
+      contents += code->hash;
+      library->references.push_back(std::move(code));
+    }
     kernel.json = dumpJson(own);
     contents += kernel.json;
     if (!kernel.reference.empty()) {

@@ -10,8 +10,6 @@
 namespace tenon::kernels {
 namespace {
 
-constexpr int64_t kLargestSize = int64_t{1} << 31;
-
 bool isWord(llvm::StringRef text) {
   return !text.empty() && (llvm::isAlpha(text.front()) || text.front() == '_') &&
          llvm::all_of(text, [](char letter) { return llvm::isAlnum(letter) || letter == '_'; });
@@ -24,10 +22,14 @@ public:
     for (const std::vector<Port> *ports : {&kernel.inputs, &kernel.outputs}) {
       for (const Port &port : *ports) {
         named.push_back(port.name);
+        passed.push_back(port.name);
       }
     }
     for (const AttributeRule &rule : kernel.attributes) {
       named.push_back(rule.name);
+      for (size_t i = 0; i < rule.elements(); ++i) {
+        passed.push_back(rule.elementName(i));
+      }
     }
   }
 
@@ -41,8 +43,13 @@ public:
       for (const std::string &dim : port.dims) {
         if (isWord(dim) && !llvm::is_contained(kernel.sizes, dim)) {
           kernel.sizes.push_back(dim);
-          symbols.push_back({dim, 0, kLargestSize});
+          symbols.push_back({dim, 0, kMostOfSize});
         }
+      }
+    }
+    for (const SizeRange &range : kernel.ranges) {
+      if (!llvm::is_contained(kernel.sizes, range.name)) {
+        return {"sizes", strCat("'", range.name, "' is not a dim of an input")};
       }
     }
     for (const std::string &text : kernel.grid) {
@@ -50,7 +57,7 @@ public:
     }
     for (const std::string &text : kernel.arguments) {
       bool isOfCpu = text == "begin" || text == "end" || text == "scratch";
-      if (!llvm::is_contained(named, text) && !(isOfCpu && kernel.backend == kCpu)) {
+      if (!llvm::is_contained(passed, text) && !(isOfCpu && kernel.backend == kCpu)) {
         parse("arguments", text);
       }
     }
@@ -98,6 +105,7 @@ private:
   Kernel &kernel;
   mlir::MLIRContext context;
   std::vector<std::string> named;
+  std::vector<std::string> passed; ///< what arguments may name beside sizes
   std::vector<tn::Symbol> symbols;
   DescriptionFault fault;
 };

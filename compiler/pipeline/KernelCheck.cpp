@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Constraints.h"
 #include "compiler/kernels/Call.h"
+#include "compiler/pipeline/KernelReference.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/reference/Compare.h"
@@ -39,7 +40,15 @@ struct CheckedRegion {
   Kernel kernel;
   const codegen::RegionCode *code;
   const codegen::RegionStep *step;
-  ArrayRef<AffineExpr> symbols; ///< of the region, over those of the model
+  ArrayRef<AffineExpr> symbols;                ///< of the region, over those of the model
+  std::optional<ReferenceCode> reference = {}; ///< a function beside which it is checked
+
+  /// What it is checked beside; empty for nothing.
+  std::string truth() {
+    return reference ? strCat(kernel.referenceSymbol, " of ", kernel.referenceFile)
+           : op.getReference().empty() ? ""
+                                       : kernel.reference;
+  }
 
   std::string name() const {
     return strCat("node '", dispatch::nameOf(region), "' (", kernel.op, ", kernel '", kernel.symbol,
@@ -62,8 +71,10 @@ public:
 
   /// The sentence for the record.
   Result<std::string> check(CheckedRegion &region);
-  /// Of one call of the last check; 0 if nothing ran.
-  double seconds() const { return fastest; }
+  /// The times of single calls, first at the sizes of `records`, then at ever larger ones that the
+  /// model allows; none if the kernel does not run here.
+  Result<std::vector<dispatch::MeasuredTime>> measure(CheckedRegion &region,
+                                                      const dispatch::Records &records);
 
 private:
   std::vector<SmallVector<int64_t>> symbolSets();
@@ -72,6 +83,7 @@ private:
   Result<kernels::Trial> trialOf(CheckedRegion &region, const Sample &sample, int filling) const;
   Status checkAt(CheckedRegion &region, const Sample &sample);
   Status compare(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &result);
+  Result<std::vector<Tensor>> expected(CheckedRegion &region, const Sample &sample);
   Status checkWritten(CheckedRegion &region, const Sample &sample, const kernels::TrialResult &one,
                       const kernels::TrialResult &other) const;
   Status checkRows(CheckedRegion &region, const Sample &sample);
@@ -84,8 +96,6 @@ private:
   ModuleOp module;
   const CompiledRegions &compiled;
   reference::Interpreter interpreter;
-  double fastest = 0;
-  double largest = 0; ///< difference from the reference
 };
 
 Result<reference::Sizes> dimsOf(Type type, ArrayRef<int64_t> symbols) {
@@ -120,7 +130,8 @@ std::string position(int64_t index, ArrayRef<int64_t> dims) {
 
 std::vector<SmallVector<int64_t>> KernelChecker::symbolSets() {
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
-  ArrayRef<tn::Symbol> symbols = tn::SymbolList(module).symbols();
+  tn::SymbolList list(module);
+  ArrayRef<tn::Symbol> symbols = list.symbols();
   std::vector<SmallVector<int64_t>> sets;
   for (const auto &sizes : kSizes) {
     SmallVector<int64_t> values;
@@ -221,13 +232,48 @@ Result<kernels::TrialResult> KernelChecker::run(CheckedRegion &region, const Sam
   return status;
 }
 
+/// The outputs that the region has, by the reference.
+Result<std::vector<Tensor>> KernelChecker::expected(CheckedRegion &region, const Sample &sample) {
+  std::vector<Tensor> outputs;
+  if (!region.reference) {
+    TENON_ASSIGN(std::vector<Tensor> all,
+                 interpreter.evaluateOp(region.op, sample.inputs, sample.symbols));
+    for (unsigned output : outputsOf(region)) {
+      outputs.push_back(std::move(all[output]));
+    }
+    return outputs;
+  }
+  const ReferenceCode &code = *region.reference;
+  CheckedRegion function = {region.region,         region.op,   region.kernel, &code.region,
+                            &code.region.steps[0], code.symbols};
+  TENON_ASSIGN(kernels::Trial trial, trialOf(function, sample, kFillings[0]));
+  trial.level = code.level;
+  trial.code = std::as_bytes(std::span(code.code.data(), code.code.size()));
+  Result<kernels::TrialResult> result = options.tryKernel(trial);
+  if (!result) {
+    Status status = result.takeStatus();
+    status.prefix(strCat("its reference, ", region.truth()));
+    return status;
+  }
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    ArrayRef<std::byte> bytes = result->outputs[index];
+    TENON_ASSIGN(reference::Sizes dims,
+                 dimsOf(region.op.getOutputs()[output].getType(), sample.symbols));
+    TENON_ASSIGN(Tensor tensor,
+                 Tensor::copy(region.kernel.outputs[output].type, dims,
+                              {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    outputs.push_back(std::move(tensor));
+  }
+  return outputs;
+}
+
 Status KernelChecker::compare(CheckedRegion &region, const Sample &sample,
                               const kernels::TrialResult &result) {
-  TENON_ASSIGN(std::vector<Tensor> expected,
-               interpreter.evaluateOp(region.op, sample.inputs, sample.symbols));
-  for (auto [output, bytes] : llvm::zip_equal(outputsOf(region), result.outputs)) {
+  TENON_ASSIGN(std::vector<Tensor> truths, expected(region, sample));
+  for (auto [index, output] : llvm::enumerate(outputsOf(region))) {
+    ArrayRef<std::byte> bytes = result.outputs[index];
     const kernels::Port &port = region.kernel.outputs[output];
-    const Tensor &truth = expected[output];
+    const Tensor &truth = truths[index];
     TENON_ASSIGN(Tensor actual,
                  Tensor::copy(port.type, truth.dims(),
                               {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
@@ -236,7 +282,6 @@ Status KernelChecker::compare(CheckedRegion &region, const Sample &sample,
         truth, actual,
         tolerance > 0 ? reference::Tolerance{.relative = tolerance, .absolute = tolerance}
                       : reference::toleranceOf(port.type));
-    largest = std::max(largest, std::abs(comparison.largest.expected - comparison.largest.actual));
     if (!comparison.equal()) {
       return Status::error(ErrorId::KernelWrong,
                            strCat("output '", port.name, "': ", comparison.text(truth.dims()),
@@ -351,21 +396,24 @@ Status KernelChecker::checkAt(CheckedRegion &region, const Sample &sample) {
       return Status::error(status.id(), strCat(status.message(), ", with ", sizesText(sample)),
                            status.hint());
     }
-    fastest = results.empty() ? result->seconds : std::min(fastest, result->seconds);
     results.push_back(std::move(*result));
   }
   TENON_TRY(checkWritten(region, sample, results[0], results[1]));
   TENON_TRY(checkRows(region, sample));
-  return region.op.getReference().empty() ? Status::ok() : compare(region, sample, results[0]);
+  return region.truth().empty() ? Status::ok() : compare(region, sample, results[0]);
 }
 
 Result<std::string> KernelChecker::check(CheckedRegion &region) {
-  largest = fastest = 0;
-  bool hasReference = !region.op.getReference().empty();
+  if (!region.kernel.referenceSymbol.empty()) {
+    TENON_ASSIGN(region.reference,
+                 compileReference(region.region, region.kernel, options.kernelLibraries));
+  }
+  bool hasReference = !region.truth().empty();
   if (!hasReference && !options.uncheckedKernels) {
-    return Status::error(ErrorId::KernelUnchecked, "it has no reference to be checked beside",
-                         "name an ONNX model under \"reference\" in its description, or take it as "
-                         "it is with --unchecked-kernels");
+    return Status::error(
+        ErrorId::KernelUnchecked, "it has no reference to be checked beside",
+        "name an ONNX model or a function under \"reference\" in its description, or "
+        "take it as it is with --unchecked-kernels");
   }
   std::vector<SmallVector<int64_t>> sets = symbolSets();
   for (ArrayRef<int64_t> symbols : sets) {
@@ -382,32 +430,78 @@ Result<std::string> KernelChecker::check(CheckedRegion &region) {
     TENON_TRY(std::move(status));
   }
   std::string at = strCat(sets.size(), sets.size() == 1 ? " set of sizes" : " sets of sizes");
-  return hasReference ? strCat("checked beside ", region.kernel.reference, " at ", at,
-                               "; the time is measured")
-                      : strCat("run at ", at,
-                               ", results not checked (--unchecked-kernels); the time is measured");
+  return hasReference
+             ? strCat("checked beside ", region.truth(), " at ", at, "; the time is measured")
+             : strCat("run at ", at,
+                      ", results not checked (--unchecked-kernels); the time is measured");
 }
 
-/// Of the kernel that a region has, on all of its levels: what was checked, and the time measured.
-void note(dispatch::Records &records, size_t index, const std::string &why, double seconds) {
+/// After a call of so many seconds, or before one of more bytes, no larger sizes are measured.
+constexpr double kEnoughSeconds = 1e-4;
+constexpr int64_t kEnoughBytes = 64 << 20;
+
+Result<std::vector<dispatch::MeasuredTime>>
+KernelChecker::measure(CheckedRegion &region, const dispatch::Records &records) {
+  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+  tn::SymbolList list(module);
+  ArrayRef<tn::Symbol> symbols = list.symbols();
+  SmallVector<int64_t> values;
+  for (const tn::Symbol &symbol : symbols) {
+    auto size =
+        llvm::find_if(records.sizes, [&](const auto &named) { return named.first == symbol.name; });
+    values.push_back(size == records.sizes.end() ? symbol.min : size->second);
+  }
+  std::vector<dispatch::MeasuredTime> times;
+  while (tn::satisfyConstraints(function, values)) {
+    TENON_ASSIGN(Sample sample, sampleAt(region, values));
+    TENON_ASSIGN(kernels::Trial trial, trialOf(region, sample, kFillings[0]));
+    int64_t bytes = 0;
+    for (const kernels::TrialBuffer &buffer : trial.buffers) {
+      bytes += buffer.bytes.size();
+    }
+    if (!times.empty() && (bytes <= times.back().bytes || bytes > kEnoughBytes)) {
+      break;
+    }
+    Result<kernels::TrialResult> result = run(region, sample, kFillings[0]);
+    if (!result) {
+      return result.status().id() == ErrorId::KernelUnchecked
+                 ? Result<std::vector<dispatch::MeasuredTime>>(std::move(times))
+                 : result.takeStatus();
+    }
+    times.push_back({bytes, result->seconds * 1e6});
+    SmallVector<int64_t> before = values;
+    for (auto [value, symbol] : llvm::zip_equal(values, symbols)) {
+      value = std::min(2 * value, symbol.max);
+    }
+    if (result->seconds > kEnoughSeconds || values == before) {
+      break;
+    }
+  }
+  return times;
+}
+
+/// Of the kernel that a region has, on all of its levels: what was checked, and the times measured.
+void note(dispatch::Records &records, size_t index, const std::string &why,
+          std::vector<dispatch::MeasuredTime> times) {
   dispatch::RegionRecord &region = records.regions[index];
-  double microseconds = seconds * 1e6;
+  double microseconds = times.empty() ? 0 : times.front().microseconds;
   auto set = [&](std::vector<dispatch::CandidateRecord> &candidates) {
     for (dispatch::CandidateRecord &candidate : candidates) {
       if (candidate.verdict == "chosen") {
         candidate.why = why;
-        candidate.microseconds = seconds > 0 ? microseconds : candidate.microseconds;
+        candidate.microseconds = microseconds > 0 ? microseconds : candidate.microseconds;
       }
     }
   };
   set(region.candidates);
   for (dispatch::LevelRecord &level : region.levels) {
     set(level.candidates);
-    level.microseconds = seconds > 0 ? microseconds : level.microseconds;
+    level.microseconds = microseconds > 0 ? microseconds : level.microseconds;
   }
-  if (seconds > 0) {
+  if (microseconds > 0) {
     records.setKernelTime(index, microseconds);
   }
+  region.measured = std::move(times);
 }
 
 } // namespace
@@ -468,8 +562,14 @@ Status checkKernels(const CompileOptions &options, ModuleOp module, const Compil
     if (!region.getRecord()) {
       return; // of a dumped phase
     }
+    Result<std::vector<dispatch::MeasuredTime>> times = checker.measure(each, records);
+    if (!times) {
+      status = times.takeStatus();
+      status.prefix(each.name());
+      return;
+    }
     note(records, *region.getRecord(),
-         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), checker.seconds());
+         strCat(each.kernel.symbol, " of ", each.kernel.file, ", ", *said), std::move(*times));
   });
   return status;
 }

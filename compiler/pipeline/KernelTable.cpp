@@ -22,8 +22,10 @@ Result<std::string> referenceText(const Kernel &kernel) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
   tn::WeightStore weights;
+  frontend::ImportOptions sizes;
+  sizes.symbolMax = kernels::kMostOfSize; // the operator's inputs bound them
   TENON_ASSIGN(frontend::ImportResult imported,
-               frontend::importModel(kernel.reference, {}, context, weights));
+               frontend::importModel(kernel.reference, sizes, context, weights));
   if (!imported.gaps.empty() || !imported.module) {
     return gapReport(kernel.reference, imported.gaps);
   }

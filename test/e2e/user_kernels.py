@@ -131,6 +131,52 @@ class UserKernels(ToolTest):
             np.testing.assert_array_equal(out["p"], x[:, :3])
             np.testing.assert_array_equal(out["q"], x[:, 3:])
 
+    def test_attributes_that_are_lists(self):
+        elements = [helper.make_node("Gather", [values, index], [name]) for values, index, name in
+                    (("weights", "first", "w0"), ("weights", "second", "w1"), ("shifts", "second", "s1"))]
+        formula = [helper.make_node("Mul", ["a", "w0"], ["p"]), helper.make_node("Mul", ["b", "w1"], ["q"]), helper.make_node("Cast", ["s1"], ["s"], to=TensorProto.FLOAT),
+                   helper.make_node("Add", ["p", "q"], ["t"]), helper.make_node("Add", ["t", "s"], ["c"])]
+        ports = [port("a", ["n"]), port("b", ["n"]), port("weights", [2]), port("shifts", [3], TensorProto.INT64)]
+        reference = model([*elements, *formula], ports, [port("c", ["n"])])
+        reference.graph.initializer.extend(helper.make_tensor(name, TensorProto.INT64, [], [value]) for name, value in (("first", 0), ("second", 1)))
+        onnx.save(reference, self.folder / "lists.onnx")
+        changes = {"attributes": {"weights": {"type": "f32", "count": 2}, "shifts": {"type": "i64", "count": 3, "default": [0, 7, 0]}}, "reference": "lists.onnx",
+                   "arguments": ["a", "b", "c", "n", "weights[1]", "weights[0]", "shifts[1]"]}
+        parameters = "const float *a, const float *b, float *c, int64_t n, float w1, float w0, int64_t s1"
+        library = self.library("lists", "for (int64_t i = 0; i < n; ++i) c[i] = a[i] * w0 + b[i] * w1 + s1;", parameters, **changes)
+        onnx.save(custom(100, weights=[2.0, -0.5]), self.folder / "weighted.onnx")
+        engine = self.compile(library, "weighted")
+        x, y = (np.linspace(first, 1, 100, dtype=np.float32) for first in (-1, -9))
+        np.savez(self.folder / "in.npz", x=x, y=y)
+        self.succeed("run", engine, "--inputs", "in.npz", "-o", "out.npz")
+        np.testing.assert_allclose(np.load(self.folder / "out.npz")["z"], 1 / (1 + np.exp(-(2 * np.maximum(x, 0) - 0.5 * y + 7))), rtol=1e-5)
+        onnx.save(custom(100, weights=[2.0]), self.folder / "short.onnx")
+        self.assertIn("attribute 'weights' has 1 elements in the node and 2 in the kernel", self.refused(3, "TN0308", library, of="short"))
+        changes["arguments"][4] = "weights[2]"
+        self.assertIn("'weights[2]' is not an expression", self.refused(5, "TN0306", self.library("lists", **changes)))
+
+    def test_sizes_may_have_a_range(self):
+        library = self.library("ranged", sizes={"n": [4, 300]})
+        engine = self.compile(library, "free")
+        self.check_run(engine, 300)
+        self.assertIn("at 4 sets of sizes", self.kernels(engine))
+        np.savez(self.folder / "in.npz", x=np.ones(301, np.float32), y=np.ones(301, np.float32))
+        self.assertIn("301", self.refuse(2, "TN0612", "run", engine, "--inputs", "in.npz").stderr)
+        self.assertIn("'n' is 100, the kernel takes 1 to 99", self.refused(3, "TN0308", self.library("ranged", sizes={"n": [1, 99]})))
+        for sizes, what in (({"n": [3, 2]}, "sizes.n: is not a list"), ({"m": [1, 2]}, "'m' is not a dim of an input")):
+            self.assertIn(what, self.refused(5, "TN0306", self.library("ranged", sizes=sizes)))
+
+    def test_a_function_may_be_the_reference(self):
+        plain = "void plain(const float *a, const float *b, float *c, int64_t n, float alpha) { for (int64_t i = 0; i < n; ++i) c[i] = alpha * b[i] + a[i]; }"
+        changes = {"before": plain, "reference": {"symbol": "plain"}}
+        engine = self.compile(self.library("both", **changes), "free")
+        self.assertIn("checked beside plain of both.o at 4 sets of sizes", self.kernels(engine))
+        self.check_run(engine, 300)
+        self.assertIn("output 'c': 1 elements differ; first at [99]", self.refused(1, "TN0409", self.library("both", LOOP + " c[n - 1] += 1;", **changes)))
+        self.assertIn("both.o: it has no function 'plane'", self.refused(3, "TN0307", self.library("both", **{**changes, "reference": {"symbol": "plane"}})))
+        outside = {**changes, "before": plain.replace("i < n", "i <= n")}
+        self.assertIn("its reference, plain of both.o: it reads or writes 0 bytes behind the end of", self.refused(1, "TN0410", self.library("both", **outside)))
+
     def test_rows_meet_unless_the_description_says_otherwise(self):
         reduced = [helper.make_node("ReduceMax", ["x", "last"], ["y"], keepdims=1)]
         last = helper.make_tensor("last", TensorProto.INT64, [1], [1])

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
 EXAMPLES = SOURCE / "examples/kernels"
+COMPILER = shutil.which("cc") or shutil.which("clang-22")
 STAND_IN = BUILD / "test/unit/runtime/stand_in"
 
 
@@ -118,6 +119,23 @@ class UserKernels(unittest.TestCase):
         ran = self.tenon("run", "add.tenon", "--inputs", "x.npy", "-o", "y.npy")
         self.assertEqual(0, ran.returncode, ran.stderr)
         np.testing.assert_array_equal(np.load(self.folder / "y.npy"), x.T)
+
+    @unittest.skipUnless(COMPILER, "this machine has no C compiler")
+    def test_a_function_in_c_is_the_reference_and_an_attribute_a_list(self):
+        source = "void plain(const float *a, const float *b, float *c, int64_t n, float alpha) { for (int64_t i = 0; i < n; ++i) c[i] = a[i] + alpha * b[i]; }"
+        (self.folder / "plain.c").write_text(f"#include <stdint.h>\n{source}\n")
+        subprocess.run([COMPILER, "-O2", "-fPIC", "-c", "plain.c"], check=True, cwd=self.folder)
+        model = onnx.load(self.folder / "add_model.onnx")
+        model.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("alphas", [3.0, 0.5]))
+        onnx.save(model, self.folder / "list.onnx")
+        self.edit(lambda kernel: kernel.update(attributes={"alphas": {"type": "f32", "count": 2}}, arguments=["a", "b", "c", "n", "alphas[1]"], reference={"symbol": "plain", "library": "plain.o"}))
+        done = self.compile(model="list.onnx")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("checked beside plain of plain.o at 4 sets of sizes", self.reason())
+        self.check_run(700)
+        self.edit_ptx("fma.rn.f32 \t%f4, %f2, %f1, %f3;", "fma.rn.f32 \t%f4, %f3, %f1, %f2;")
+        (self.folder / "add.tenon").unlink()
+        self.assert_refused("TN0409", "output 'c'", done=self.compile(model="list.onnx"))
 
     def test_a_grid_that_does_not_cover_is_found(self):
         self.edit(lambda kernel: kernel.update(grid=["floor(n / 256)"]))

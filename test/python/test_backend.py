@@ -86,6 +86,16 @@ class Compiling(Cached):
             self.same(compiled, module, torch.randn(batch, 16))
         self.assertEqual(len(tenon.report()["graphs"]), 1)
 
+    def test_dims_grow_beyond_the_range_of_an_engine(self):
+        function = lambda a, b: torch.relu(a + 0.5 * b)
+        compiled = torch.compile(function, backend=backend, dynamic=True)
+        for count in (1000, 70000, 300000, 7):
+            self.same(compiled, function, torch.randn(count), torch.randn(count))
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=backend)  # fixed at first, then dynamic
+        for count in (100000, 120000, 130000, 1 << 20):
+            self.same(compiled, function, torch.randn(count), torch.randn(count))
+
     def test_sizes_as_results(self):
         def function(x):
             return x.relu().reshape(-1), x.shape[0] * 2, x

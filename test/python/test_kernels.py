@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -54,8 +55,13 @@ class TorchLibrary(unittest.TestCase):
         self.assertEqual(7, len(engine(*(tensor[:7] for tensor in self.inputs))))
 
     def test_torch_compile(self):
+        compiled = self.example.compiled(self.object_file())
         with torch.inference_mode():
-            torch.testing.assert_close(self.example.compiled(self.object_file())(*self.inputs), self.wanted)
+            torch.testing.assert_close(compiled(*self.inputs), self.wanted)
+            large = tuple(tensor.repeat(100) for tensor in self.inputs)  # more than a free dim has by default
+            torch.testing.assert_close(compiled(*large), torch.add(*large, alpha=0.5))
+            torch._dynamo.reset()
+            torch.testing.assert_close(self.example.compiled(self.object_file())(*large), torch.add(*large, alpha=0.5))
 
     def test_without_a_kernel_the_operator_is_named(self):
         with self.assertRaises(tenon.UnsupportedError) as caught:
@@ -73,6 +79,32 @@ class TorchLibrary(unittest.TestCase):
             self.assertEqual(0, done.returncode, done.stderr)
             told = subprocess.run([tool, "explain", "kernels", "add.tenon", "vector_add"], cwd=self.folder, env=environment, capture_output=True, text=True)
             self.assertIn("checked beside vector_add.onnx", told.stdout)
+
+    def test_faults_on_a_gpu_leave_this_process_its_own(self):
+        torch.export.save(self.exported(), self.folder / "add.pt2")
+        ptx = self.folder / "vector_add.ptx"
+        right = ptx.read_text()
+        ptx.write_text(right.replace("add.s64 \t%rd10, %rd9, %rd5;", "mov.u64 \t%rd10, 4096;"))
+        self.assertNotEqual(right, ptx.read_text())
+        (self.folder / "right.ptx").write_text(right)
+        program = """
+import numpy, tenon
+kernel = dict(target="cuda:sm_80", kernel_libraries=["vector_add.ptx"])
+try:
+    tenon.compile("add.pt2", **kernel)
+except tenon.Error as error:
+    assert "finds an access outside its memory" in str(error), error
+else:
+    raise SystemExit("no fault was found")
+assert "libtenon_fake_cuda" not in open("/proc/self/maps").read(), "the kernel ran in this process"
+open("vector_add.ptx", "w").write(open("right.ptx").read())
+engine = tenon.compile("add.pt2", **kernel)
+a, b = numpy.arange(300, dtype=numpy.float32), numpy.ones(300, dtype=numpy.float32)
+numpy.testing.assert_array_equal(engine(a, b), a + 0.5)
+"""
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "test/unit/runtime/stand_in")}
+        done = subprocess.run([sys.executable, "-c", program], cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@
 #include "runtime/device/cpu/CodeObject.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "support/text/Text.h"
-#include "tools/plugin/GpuKernelTrial.h"
+#include "tools/plugin/GpuTrials.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -237,12 +238,7 @@ Result<std::unique_ptr<runtime::CodeObject>> load(const kernels::Trial &trial) {
   return runtime::CodeObject::load(trial.code);
 }
 
-} // namespace
-
-Result<kernels::TrialResult> tryKernel(const kernels::Trial &trial) {
-  if (engine::isCudaLevel(trial.level)) {
-    return tryKernelOnGpu(trial);
-  }
+Result<kernels::TrialResult> tryKernelOnCpu(const kernels::Trial &trial) {
   TENON_ASSIGN(std::unique_ptr<runtime::CodeObject> code, load(trial));
   std::vector<GuardedBuffer> buffers;
   for (const kernels::TrialBuffer &given : trial.buffers) {
@@ -289,6 +285,14 @@ Result<kernels::TrialResult> tryKernel(const kernels::Trial &trial) {
   TENON_TRY(fork(calls, said, buffers, /*isTimed=*/true));
   result.seconds = said->seconds;
   return result;
+}
+
+} // namespace
+
+std::function<Result<kernels::TrialResult>(const kernels::Trial &)> kernelTrials() {
+  return [gpu = std::make_shared<GpuTrials>()](const kernels::Trial &trial) {
+    return engine::isCudaLevel(trial.level) ? gpu->run(trial) : tryKernelOnCpu(trial);
+  };
 }
 
 } // namespace tenon::tool

@@ -3,6 +3,7 @@
 
 #include "tools/tenon/Tool.h"
 
+#include "tools/plugin/GpuTrials.h"
 #include "tools/tenon/Verb.h"
 #include "tools/tenon/cli/HelpData.h"
 #include "tools/tenon/cli/Options.h"
@@ -265,6 +266,9 @@ Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
 }
 
 int tool::runTool(int argc, char **argv) {
+  if (isGpuTrialProcess(argc, argv)) {
+    return serveGpuTrials();
+  }
   prepareStreams();
   CommandLine line;
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));

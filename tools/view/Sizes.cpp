@@ -294,6 +294,31 @@ void setLevel(Json &fusion, const std::string &level, const std::string &decided
   }
 }
 
+/// The time of a kernel that was measured at several sizes, at sizes with `change` times the bytes
+/// of the first: between two of them on a line, beyond the last by its bytes.
+static void setMeasured(Json &region, double change) {
+  const Json &times = region.at("measured");
+  double bytes = times.at(0).at(0).get<double>() * change;
+  size_t next = 0;
+  while (next < times.size() && times.at(next).at(0).get<double>() < bytes) {
+    ++next;
+  }
+  auto figure = [&](size_t point, size_t which) { return times.at(point).at(which).get<double>(); };
+  double us = figure(next == 0 ? 0 : next - 1, 1);
+  if (next == times.size()) {
+    us *= bytes / figure(next - 1, 0);
+  } else if (next > 0) {
+    double part = (bytes - figure(next - 1, 0)) / (figure(next, 0) - figure(next - 1, 0));
+    us += part * (figure(next, 1) - us);
+  }
+  region.at("cost").at("us") = rounded(us);
+  for (Json &candidate : region.at("candidates")) {
+    if (candidate.at("verdict") == "chosen") {
+      candidate.at("us") = rounded(us);
+    }
+  }
+}
+
 void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
   Sizes before = sizesOf(fusion);
   bool areAllKnown = std::ranges::all_of(
@@ -317,6 +342,10 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
       return ratio(std::max(ofBytes * bytes, ofWork * work), std::max(ofBytes, ofWork));
     };
     double change = changeOf(byBytes, byWork);
+    if (regions[i].contains("measured")) {
+      setMeasured(regions[i], bytes);
+      change = 1;
+    }
     auto scale = [&](Json &json, double by) {
       double us = json.at("us").get<double>();
       json["us"] = rounded(us > launch ? launch + (us - launch) * by : us);

@@ -228,6 +228,19 @@ def source_of(node: torch.fx.Node) -> str:
     return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
 
 
+def at_sizes(program: Program, arguments: Sequence[Any]) -> Program:
+    """The program as if it had been traced with at least the sizes that these arguments have, up to which an engine of it goes."""
+    graph = dict(program.model["graph_module"]["graph"])
+    values = graph["tensor_values"] = dict(graph["tensor_values"])
+    for name, position in program.inputs:
+        sizes = [
+            {"as_expr": {**size["as_expr"], "hint": {"as_int": max(actual, (size["as_expr"].get("hint") or {}).get("as_int", 0))}}} if "as_expr" in size else size
+            for size, actual in zip(values[name]["sizes"], arguments[position].shape)
+        ]
+        values[name] = {**values[name], "sizes": sizes}
+    return program._replace(model={**program.model, "graph_module": {**program.model["graph_module"], "graph": graph}})
+
+
 def write(program: Program, weights: Dict[int, torch.Tensor]) -> int:
     """An archive with the program as a file in memory, whose descriptor the caller closes. `weights` are arguments, by
     position, whose values become part of the program."""

@@ -277,7 +277,13 @@ class _Compiled:
     def __call__(self, *arguments):
         if not self._fits(arguments):
             return self._with_other_weights(arguments)
-        results = self.engine._session()._call_torch(torch, [arguments[index] for index in self.positions])
+        tensors = [arguments[index] for index in self.positions]
+        try:
+            results = self.engine._session()._call_torch(torch, tensors)
+        except _errors.UsageError as error:
+            if error.id != "TN0603" or not self._grow(arguments):
+                raise
+            results = self.engine._session()._call_torch(torch, tensors)
         if self.is_simple:
             return results
         for number, strides in self.program.strides.items():
@@ -294,6 +300,14 @@ class _Compiled:
             and list(map(_version_of, given)) == self.versions
             and list(map(_address_of, given)) == self.addresses
         )
+
+    def _grow(self, arguments: Sequence[Any]) -> bool:
+        """Takes an engine for the sizes of these arguments too, which PyTorch allows; false if the engine has those already."""
+        program = _torch_graph.at_sizes(self.program, arguments)
+        if program.model == self.program.model:
+            return False
+        self.engine, self.program = _engine_of(program, self.weights, self.options), program
+        return True
 
     def _with_other_weights(self, arguments: Sequence[Any]):
         """For another module with the same graph, or weights that were written to."""

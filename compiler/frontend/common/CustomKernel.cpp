@@ -94,27 +94,67 @@ void requireDims(Emitter &emitter, const Kernel &kernel, const CustomNode &node)
   }
 }
 
+/// Makes the sizes be in the ranges of the kernel.
+void requireRanges(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
+  SmallVector<AffineExpr> sizes = sizesOf(emitter, kernel, node);
+  for (const kernels::SizeRange &range : kernel.ranges) {
+    AffineExpr size = sizes[llvm::find(kernel.sizes, range.name) - kernel.sizes.begin()];
+    std::optional<int64_t> known = tn::constantDim(size);
+    if (known && (*known < range.min || *known > range.max)) {
+      return emitter.error(ErrorId::KernelMisfit, "'" + Twine(range.name) + "' is " +
+                                                      Twine(*known) + ", the kernel takes " +
+                                                      Twine(range.min) + " to " + Twine(range.max));
+    }
+    if (!known) {
+      std::string what = strCat("size '", range.name, "' of its kernel");
+      MLIRContext *context = size.getContext();
+      emitter.require(tn::ConstraintKind::at_least, size, getAffineConstantExpr(range.min, context),
+                      what);
+      emitter.require(tn::ConstraintKind::at_least, getAffineConstantExpr(range.max, context), size,
+                      what);
+    }
+  }
+}
+
+Attribute attributeOf(Builder &builder, const kernels::AttributeRule &rule,
+                      ArrayRef<double> elements) {
+  if (rule.type == DType::I64) {
+    SmallVector<int64_t> integers(elements.begin(), elements.end());
+    return rule.count ? Attribute(builder.getDenseI64ArrayAttr(integers))
+                      : builder.getI64IntegerAttr(integers[0]);
+  }
+  if (rule.type == DType::F32) {
+    SmallVector<float> reals(elements.begin(), elements.end());
+    return rule.count ? Attribute(builder.getDenseF32ArrayAttr(reals))
+                      : builder.getF32FloatAttr(reals[0]);
+  }
+  return rule.count ? Attribute(builder.getDenseF64ArrayAttr(elements))
+                    : builder.getF64FloatAttr(elements[0]);
+}
+
 /// Null after a failure.
 ArrayAttr attributesOf(Emitter &emitter, const Kernel &kernel, const CustomNode &node) {
   SmallVector<Attribute> values;
   Builder &builder = emitter.builder();
   for (const kernels::AttributeRule &rule : kernel.attributes) {
     bool isInteger = rule.type == DType::I64;
-    std::optional<double> value = node.attribute(rule.name, isInteger);
-    value = value ? value : rule.otherwise;
+    CustomNode::Numbers value = node.attribute(rule.name, isInteger, rule.count.has_value());
+    if (!value && rule.otherwise) {
+      value.emplace(rule.otherwise->begin(), rule.otherwise->end());
+    }
     if (!value && !emitter.failed()) {
       emitter.error(ErrorId::KernelMisfit, "the node lacks the attribute '" + rule.name +
                                                "', for which the kernel has no default");
     }
+    if (!emitter.failed() && value->size() != rule.elements()) {
+      emitter.error(ErrorId::KernelMisfit, "attribute '" + Twine(rule.name) + "' has " +
+                                               Twine(value->size()) + " elements in the node and " +
+                                               Twine(rule.elements()) + " in the kernel");
+    }
     if (emitter.failed()) {
       return {};
     }
-    if (isInteger) {
-      values.push_back(builder.getI64IntegerAttr(static_cast<int64_t>(*value)));
-    } else {
-      values.push_back(rule.type == DType::F32 ? builder.getF32FloatAttr(static_cast<float>(*value))
-                                               : builder.getF64FloatAttr(*value));
-    }
+    values.push_back(attributeOf(builder, rule, *value));
   }
   return builder.getArrayAttr(values);
 }
@@ -133,6 +173,11 @@ SmallVector<Value> emitCustom(Emitter &emitter, const kernels::KernelTable &tabl
   }
   const Kernel &kernel = entries.front()->kernel;
   requireDims(emitter, kernel, node);
+  for (const TableEntry *entry : entries) {
+    if (!emitter.failed()) {
+      requireRanges(emitter, entry->kernel, node);
+    }
+  }
   ArrayAttr attributes = emitter.failed() ? ArrayAttr() : attributesOf(emitter, kernel, node);
   if (emitter.failed()) {
     return {};

@@ -18,10 +18,17 @@ struct CustomNode {
   std::string_view op; ///< "com.example::VectorAdd"
   llvm::SmallVector<mlir::Value> inputs;
   unsigned outputs = 1;
-  /// The value of an attribute of the node; none if the node lacks it. After `failed` of the
-  /// emitter it does not matter.
-  std::function<std::optional<double>(llvm::StringRef name, bool isInteger)> attribute;
+  using Numbers = std::optional<llvm::SmallVector<double>>;
+  /// The elements of an attribute of the node, one if it is no list; none if the node lacks it.
+  /// After `failed` of the emitter they do not matter.
+  std::function<Numbers(llvm::StringRef name, bool isInteger, bool isList)> attribute;
 };
+
+/// The elements of an attribute as `CustomNode::attribute` gives them.
+template <typename Number>
+CustomNode::Numbers asNumbers(const llvm::SmallVector<Number> &elements) {
+  return llvm::SmallVector<double>(elements.begin(), elements.end());
+}
 
 /// Whether the user has kernels for an operator; `kernels` may be null.
 bool hasKernel(const kernels::KernelTable *kernels, std::string_view op);

@@ -266,11 +266,13 @@ void Importer::runKernel(NodeContext &call, bool poisoned) {
   if (poisoned || call.failed()) {
     return;
   }
-  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
-    if (!call.hasAttribute(attribute)) {
-      return std::nullopt;
-    }
-    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+  node.attribute = [&](StringRef attribute, bool isInteger, bool isList) {
+    return !call.hasAttribute(attribute) ? std::nullopt
+           : !isInteger
+               ? frontend::asNumbers(isList ? call.numberList(attribute)
+                                            : SmallVector<double>{call.real(attribute, 0)})
+               : frontend::asNumbers(isList ? call.integerList(attribute)
+                                            : SmallVector<int64_t>{call.integer(attribute, 0)});
   };
   for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
     if (i < call.numOutputs()) {

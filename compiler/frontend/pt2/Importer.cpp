@@ -191,11 +191,13 @@ void Importer::runKernel(Call &call) {
   if (call.failed() || !llvm::all_of(node.inputs, [](mlir::Value value) { return !!value; })) {
     return;
   }
-  node.attribute = [&](StringRef attribute, bool isInteger) -> std::optional<double> {
-    if (!call.has(attribute)) {
-      return std::nullopt;
-    }
-    return isInteger ? static_cast<double>(call.integer(attribute, 0)) : call.real(attribute, 0);
+  node.attribute = [&](StringRef attribute, bool isInteger, bool isList) {
+    return !call.has(attribute) ? std::nullopt
+           : !isInteger
+               ? frontend::asNumbers(isList ? call.reals(attribute)
+                                            : SmallVector<double>{call.real(attribute, 0)})
+               : frontend::asNumbers(isList ? call.integers(attribute)
+                                            : SmallVector<int64_t>{call.integer(attribute, 0)});
   };
   for (auto [i, result] : llvm::enumerate(emitCustom(call, *options.kernels, node))) {
     if (i < call.numOutputs()) {

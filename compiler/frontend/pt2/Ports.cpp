@@ -7,6 +7,8 @@
 #include "support/text/NearestName.h"
 #include "support/text/Text.h"
 
+#include <bit>
+
 using namespace mlir;
 
 namespace tenon::pt2 {
@@ -59,6 +61,14 @@ constexpr int64_t kAssumedMin = 2;
 /// Ends from here on are torch's way to write none.
 constexpr int64_t kUnlimited = int64_t{1} << 40;
 
+/// The end of a dim that has none: `most`, unless it was larger when the program was traced.
+int64_t endOf(const Size &size, int64_t most) {
+  int64_t traced = size.traced.value_or(0);
+  return traced > most && traced < kUnlimited
+             ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(traced) + 1))
+             : most;
+}
+
 /// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
 Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, const Size &size,
                                       const DimOverride *override) {
@@ -98,7 +108,7 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   // Torch writes 0 of each Dim without a least size too: it holds where all nodes take no elements.
   int64_t stated = isAsked ? range->second.min : 0;
   int64_t least = takesEmpty && hasEnd && isAsked ? stated : std::max(stated, options.symbolMin);
-  int64_t most = hasEnd ? range->second.max : std::max(least, options.symbolMax);
+  int64_t most = hasEnd ? range->second.max : std::max(least, endOf(size, options.symbolMax));
   if (AffineExpr known = symbolNamed(alone)) {
     tn::SymbolList::Range own = symbols.bounds(known);
     if (override && (own.min != override->min || own.max != override->max)) {

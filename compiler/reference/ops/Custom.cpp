@@ -7,24 +7,51 @@
 #include "support/text/Text.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
 namespace tenon::reference {
 namespace {
 
-/// An attribute as the scalar that the reference takes.
-Result<Tensor> scalarOf(Attribute attribute, Precision precision) {
-  if (IntegerAttr integer = dyn_cast<IntegerAttr>(attribute)) {
-    TENON_ASSIGN(Tensor scalar, Tensor::create(DType::I64, {}));
-    scalar.as<int64_t>()[0] = integer.getInt();
-    return scalar;
+template <typename Number>
+Result<Tensor> tensorOf(DType type, llvm::ArrayRef<int64_t> dims,
+                        const llvm::SmallVector<Number> &elements) {
+  TENON_ASSIGN(Tensor tensor, Tensor::create(type, dims));
+  llvm::copy(elements, tensor.as<Number>());
+  return tensor;
+}
+
+/// An attribute as the reference takes it: a number as a scalar, a list as a vector.
+Result<Tensor> tensorOf(Attribute attribute, Precision precision) {
+  llvm::SmallVector<int64_t> integers, dims;
+  llvm::SmallVector<double> reals;
+  bool isNarrow = false;
+  llvm::TypeSwitch<Attribute>(attribute)
+      .Case([&](IntegerAttr integer) { integers.push_back(integer.getInt()); })
+      .Case([&](FloatAttr real) {
+        reals.push_back(real.getValueAsDouble());
+        isNarrow = real.getType().isF32();
+      })
+      .Case([&](DenseI64ArrayAttr list) {
+        integers.append(list.asArrayRef().begin(), list.asArrayRef().end());
+      })
+      .Case([&](DenseF32ArrayAttr list) {
+        reals.append(list.asArrayRef().begin(), list.asArrayRef().end());
+        isNarrow = true;
+      })
+      .Case([&](DenseF64ArrayAttr list) {
+        reals.append(list.asArrayRef().begin(), list.asArrayRef().end());
+      });
+  if (!isa<IntegerAttr, FloatAttr>(attribute)) {
+    dims.push_back(static_cast<int64_t>(integers.size() + reals.size()));
   }
-  FloatAttr real = cast<FloatAttr>(attribute);
-  TENON_ASSIGN(Tensor scalar, Tensor::create(DType::F64, {}));
-  scalar.as<double>()[0] = real.getValueAsDouble();
-  bool isNarrow = real.getType().isF32() && precision == Precision::Native;
-  return isNarrow ? convert(scalar, DType::F32) : Result<Tensor>(scalar);
+  if (!integers.empty()) {
+    return tensorOf(DType::I64, dims, integers);
+  }
+  TENON_ASSIGN(Tensor tensor, tensorOf(DType::F64, dims, reals));
+  return isNarrow && precision == Precision::Native ? convert(tensor, DType::F32)
+                                                    : Result<Tensor>(tensor);
 }
 
 Status evaluateCustom(Evaluation &evaluation) {
@@ -46,8 +73,8 @@ Status evaluateCustom(Evaluation &evaluation) {
     if (inputs.size() == function.getNumArguments()) {
       break; // it takes the inputs alone
     }
-    TENON_ASSIGN(Tensor scalar, scalarOf(attribute, evaluation.precision));
-    inputs.push_back(std::move(scalar));
+    TENON_ASSIGN(Tensor tensor, tensorOf(attribute, evaluation.precision));
+    inputs.push_back(std::move(tensor));
   }
   Interpreter interpreter(nullptr, {evaluation.precision, evaluation.pool.threads()});
   TENON_ASSIGN(evaluation.results, interpreter.evaluate(function, inputs));

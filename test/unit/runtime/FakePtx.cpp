@@ -21,7 +21,7 @@ namespace {
 using runtime::cuda::kSuccess;
 
 /// Instructions of a launch, after which a kernel hangs.
-constexpr uint64_t kMostSteps = uint64_t(1) << 28;
+constexpr uint64_t kMostSteps = uint64_t(1) << 26;
 /// Where a block's shared memory begins; nothing is at 0.
 constexpr uint64_t kSharedStart = 16;
 

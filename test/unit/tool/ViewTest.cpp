@@ -110,6 +110,28 @@ TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
   EXPECT_EQ(same, fusionRecord());
 }
 
+TEST(Sizes, MeasuredTimesLieBetweenTheirNeighbours) {
+  Json placement =
+      parseJson(R"({"instructions": [{"region": 0, "bytes_moved": "n", "flops": "1"}]})");
+  auto timeAt = [&](int64_t n) {
+    Json fusion = parseJson(R"({"launch_us": 1, "sizes": [{"name": "n", "size": 100}], "edges": [],
+      "regions": [{"cost": {"us": 2, "bytes": 100, "work": 1, "bytes_us": 1, "work_us": 1},
+                   "measured": [[1000, 2], [3000, 3], [9000, 9]],
+                   "candidates": [{"us": 2, "verdict": "chosen"}, {"us": 0, "verdict": "refused"}]}]})");
+    setSizes(fusion, placement, {{"n", n}});
+    const Json &region = fusion["regions"][0];
+    EXPECT_EQ(region["candidates"][0]["us"], region["cost"]["us"]);
+    EXPECT_EQ(region["candidates"][1]["us"], 0);
+    return region["cost"]["us"].get<double>();
+  };
+  EXPECT_EQ(timeAt(10), 2) << "that of the smallest";
+  EXPECT_EQ(timeAt(100), 2);
+  EXPECT_EQ(timeAt(200), 2.5);
+  EXPECT_EQ(timeAt(300), 3);
+  EXPECT_EQ(timeAt(600), 6);
+  EXPECT_EQ(timeAt(1800), 18) << "by bytes";
+}
+
 TEST(Sizes, LevelsHaveTimesOfTheirOwn) {
   Json fusion = fusionRecord();
   setLevel(fusion, "fast", "slow");

@@ -11,7 +11,7 @@ Status applyKernels(const KernelFlags &flags, pipeline::CompileOptions &options)
     options.kernelLibraries.push_back(std::move(library));
   }
   options.uncheckedKernels = flags.areUnchecked;
-  options.tryKernel = tryKernel;
+  options.tryKernel = kernelTrials();
   return Status::ok();
 }
 

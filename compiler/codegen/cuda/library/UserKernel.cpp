@@ -38,8 +38,10 @@ bool fitsArgument(const kernels::Kernel &kernel, const std::string &argument, ui
     }
   }
   for (const kernels::AttributeRule &rule : kernel.attributes) {
-    if (rule.name == argument && rule.type != DType::I64) {
-      return bytes == (rule.type == DType::F32 ? 4 : 8);
+    for (size_t i = 0; i < rule.elements(); ++i) {
+      if (rule.elementName(i) == argument && rule.type != DType::I64) {
+        return bytes == (rule.type == DType::F32 ? 4 : 8);
+      }
     }
   }
   return bytes == 4 || bytes == 8;
