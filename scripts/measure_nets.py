@@ -29,6 +29,7 @@ def say(text):
 def export(options):
     import torch
 
+    torch.backends.mha.set_fastpath_enabled(False)  # its attention has no form in ONNX
     for name in options.nets or nets.names():
         path = options.folder / f"{name}.onnx"
         if path.exists():

@@ -122,6 +122,8 @@ def made(name):
     library, _, short = name.partition("_")
     net, x = timm_net(short) if library == "timm" else transformers_net(short) if library == "hf" else torchvision_net(name)
     for module in net.modules():
+        if isinstance(module, torch.nn.Linear) and not module.weight.any():  # a head that starts at nothing would hide all of the net
+            torch.nn.init.normal_(module.weight, 0, 0.02)
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 1.5)

@@ -136,6 +136,18 @@ llvm::Error checkImports(llvm::StringRef object) {
   return llvm::Error::success();
 }
 
+/// Guarded kernels with more instructions take longer to optimize than to run; those of products,
+/// which run long, have about 4,000.
+constexpr unsigned kLongGuarded = 6000;
+
+unsigned instructionsOf(const llvm::Module &module) {
+  unsigned count = 0;
+  for (const llvm::Function &function : module) {
+    count += function.getInstructionCount();
+  }
+  return count;
+}
+
 template <typename Module>
 llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
                                  llvm::ArrayRef<llvm::StringRef> guarded = {}) {
@@ -145,6 +157,10 @@ llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
   auto prepare = [&](llvm::Module &translated) {
     if (!guarded.empty()) {
       problem = guardAccesses(translated, guarded);
+      // AArch64 and RISC-V select instructions in another way without optimization.
+      if (machine->getTargetTriple().isX86() && instructionsOf(translated) > kLongGuarded) {
+        machine->setOptLevel(llvm::CodeGenOptLevel::None);
+      }
     }
     if (machine->getTargetTriple().isX86()) {
       keepWide(translated);

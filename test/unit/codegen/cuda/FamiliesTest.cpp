@@ -3,11 +3,10 @@
 // emitted.
 #include "test/unit/codegen/cpu/AttentionText.h"
 #include "test/unit/codegen/cuda/GeluGemm.h"
+#include "test/unit/codegen/cuda/OpenedRegion.h"
 
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/LowerRegion.h"
-#include "mlir/Parser/Parser.h"
 
 #include <cmath>
 
@@ -39,33 +38,20 @@ std::string fewRows(int64_t rows, int64_t columns, int64_t depth) {
                         "\nreturn %0 : " + y);
 }
 
-/// A region in a context of its own, whose diagnostics are kept.
-struct Parsed {
+/// A region whose diagnostics are kept.
+struct Parsed : OpenedRegion {
   explicit Parsed(const std::string &text, const char *archName = "sm_90a")
-      : context(registry(), mlir::MLIRContext::Threading::DISABLED),
+      : OpenedRegion(text, target::targetOf(archName)),
         handler(&context,
                 [this](mlir::Diagnostic &diagnostic) {
                   problem += diagnostic.str();
                   return mlir::success();
                 }),
-        gpu(target::targetOf(archName)) {
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(&context));
-    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
-  }
+        gpu(target::targetOf(archName)) {}
 
-  static mlir::DialectRegistry registry() {
-    mlir::DialectRegistry registry;
-    registerRegionDialects(registry);
-    return registry;
-  }
-
-  mlir::MLIRContext context;
   std::string problem;
   mlir::ScopedDiagnosticHandler handler;
   const target::Target &gpu;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::optional<RegionBuilder> region;
 };
 
 KernelSelection selected(const std::string &text, const dispatch::KernelRequest &request = {}) {

@@ -1,10 +1,9 @@
 // Products whose row count varies on the emulated GPU: every bucket, its borders and no rows at
 // all; epilogues that one kernel or several compute; which kernels have work for a count.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
-#include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/gemm/PersistentGemm.h"
-#include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/cuda/GeluGemm.h"
+#include "test/unit/codegen/cuda/OpenedRegion.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -84,23 +83,14 @@ testing::AssertionResult isRight(const Case &c, int64_t rows, const target::Targ
 }
 
 /// A region and its buckets.
-struct Bucketed {
+struct Bucketed : OpenedRegion {
   explicit Bucketed(const Case &c, bool calls, const target::Target &gpu = kWarpgroupGpu)
-      : context(registry(), mlir::MLIRContext::Threading::DISABLED) {
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(textOf(c), mlir::ParserConfig(&context));
-    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
+      : OpenedRegion(textOf(c), gpu) {
     MatchResult<RowBuckets> found = rowBucketsOf(*region, calls);
     why = found.why();
     if (found) {
       buckets = *found;
     }
-  }
-
-  static mlir::DialectRegistry registry() {
-    mlir::DialectRegistry registry;
-    registerRegionDialects(registry);
-    return registry;
   }
 
   /// "8 gemv, 100 rows_loops pointwise"
@@ -115,9 +105,6 @@ struct Bucketed {
     return result;
   }
 
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::optional<RegionBuilder> region;
   RowBuckets buckets;
   std::string why;
 };

@@ -2,11 +2,10 @@
 // that is predicted to take as long; results on the emulated GPU at the borders of ranges; and
 // which steps have work for a size.
 #include "compiler/codegen/cuda/gemm/SizeBuckets.h"
-#include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 #include "engine/Expr.h"
-#include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/cuda/ConvText.h"
+#include "test/unit/codegen/cuda/OpenedRegion.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -66,23 +65,13 @@ std::string attentionOf(int64_t heads, int64_t length, int64_t most = 65536) {
 }
 
 /// A region with its buckets.
-struct Bucketed {
-  explicit Bucketed(const std::string &text, bool calls = true)
-      : context(registry(), mlir::MLIRContext::Threading::DISABLED) {
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(&context));
-    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", kGpu);
+struct Bucketed : OpenedRegion {
+  explicit Bucketed(const std::string &text, bool calls = true) : OpenedRegion(text, kGpu) {
     MatchResult<SizeBuckets> found = sizeBucketsOf(*region, calls);
     why = found.why();
     if (found) {
       buckets = *found;
     }
-  }
-
-  static mlir::DialectRegistry registry() {
-    mlir::DialectRegistry registry;
-    registerRegionDialects(registry);
-    return registry;
   }
 
   const dispatch::KernelChoice &at(int64_t size) const {
@@ -101,9 +90,6 @@ struct Bucketed {
     return predictedMicroseconds(alone.function(), kernel, kGpu) / fixed->microseconds;
   }
 
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::optional<RegionBuilder> region;
   SizeBuckets buckets;
   std::string why;
 };
