@@ -284,7 +284,7 @@ DirectTime timeOf(RegionBuilder &region, const ConvProblem &problem, const Direc
   return time;
 }
 
-FamilyMatch matchFamily(RegionBuilder &region) {
+FamilyMatch matchDirectFamily(RegionBuilder &region) {
   MatchResult<ConvProblem> problem = matchDirect(region);
   if (!problem) {
     return FamilyMatch::refuse(problem.why());
@@ -333,8 +333,8 @@ std::optional<dispatch::WeightLayout> directWeights(RegionBuilder &region, const
   return channelsLastWeight(region.source);
 }
 
-LogicalResult emitFamily(RegionBuilder &region, const ConvProblem &problem,
-                         const dispatch::KernelChoice &choice) {
+LogicalResult emitDirectFamily(RegionBuilder &region, const ConvProblem &problem,
+                               const dispatch::KernelChoice &choice) {
   return success(emitDirect(region, problem, configOf<DirectTile>(choice)));
 }
 
@@ -346,12 +346,12 @@ constexpr KernelFamily kConvDirect = {
             "them; groups of a few channels side by side",
     .strategies = {dispatch::kContraction},
     .needs = {"conv"},
-    .match = matchFamily,
+    .match = matchDirectFamily,
     .configs = on<directConfigs>,
     .seconds = on<directSeconds>,
     .parts = on<directParts>,
     .epilogueSeconds = epilogueSeconds,
     .weights = on<directWeights>,
-    .emit = on<emitFamily>};
+    .emit = on<emitDirectFamily>};
 
 } // namespace tenon::codegen::cuda
