@@ -109,10 +109,10 @@ inline constexpr int64_t kWarpgroupWidths[] = {64, 128, 256};
 inline constexpr int64_t kWarpgroupStages = 4, kWarpgroupRegisters = 50;
 /// Of the estimate, from the convolutions of ResNet-50 at batch 256 in five tiles each on an H200.
 /// What wgmma reaches of its peak, and in tiles of 64 columns, for which it reads as much of A as
-/// of B; copies of the rate of the second-level cache for different bytes; of the memory's rate;
-/// elements of a multiprocessor's tiles a second on their way out.
+/// of B; copies of the rate of the second-level cache for different bytes; of the memory's rate.
 inline constexpr double kWarpgroupShare = 0.7, kWarpgroupNarrowShare = 0.4, kWarpgroupCache = 1.6,
                         kWarpgroupMemory = 0.85;
+/// Elements of a multiprocessor's tiles a second on their way out.
 inline constexpr double kWarpgroupOutRate = 40e9;
 
 // gemm_simt. Chosen, not measured.
