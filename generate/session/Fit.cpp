@@ -27,7 +27,7 @@ constexpr int64_t kDrawParameters = 3;
 
 /// Of a process that serves a model: measured. An instruction is in the plan and in the shapes of
 /// steps that a session remembers; a tokenizer is tables, for each byte of its record.
-constexpr uint64_t kWorkerBytes = uint64_t(15) << 19, kInstructionBytes = 8 << 10,
+constexpr uint64_t kWorkerBytes = uint64_t(8) << 19, kInstructionBytes = 8 << 10,
                    kTokenizerShare = 12;
 /// Tokens of a step of a service, at most.
 constexpr int64_t kStepTokens = 512;
