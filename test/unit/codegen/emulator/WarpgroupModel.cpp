@@ -153,6 +153,19 @@ private:
     return digest;
   }
 
+  /// The sums that a product adds to, in the group that is open; null, with a fault, if there was
+  /// no fence before it or their registers are not as many.
+  Sums *begunSums(llvm::ArrayRef<std::string> operands, unsigned columns) {
+    std::vector<unsigned> registers = registersOf(operands[0]);
+    if (!model.isFenced || registers.size() != columns / 2) {
+      fault = "a product without a fence before it, or of other sums";
+      return nullptr;
+    }
+    Sums &sums = sumsOf(registers, columns, scalar(operands[3]) != 0);
+    sums.group = model.committed;
+    return &sums;
+  }
+
   void multiply(const Statement &statement) {
     // "m64n256k16.f32.f16.f16"
     StringRef shape = StringRef(statement.name).substr(strlen("wgmma.mma_async.sync.aligned.m64n"));
@@ -174,18 +187,15 @@ private:
       fault = "an instruction that the model does not know: " + statement.name;
       return;
     }
-    std::vector<unsigned> registers = registersOf(operands[0]);
-    if (!model.isFenced || registers.size() != columns / 2) {
-      fault = "a product without a fence before it, or of other sums";
+    Sums *sums = begunSums(operands, columns);
+    if (!sums) {
       return;
     }
-    Sums &sums = sumsOf(registers, columns, scalar(operands[3]) != 0);
-    sums.group = model.committed;
     if (isFloat8) {
       Codes a = codes(scalar(operands[1]), kRows), b = codes(scalar(operands[2]), columns);
       // Two products for each unit of 16 bits.
       for (unsigned byte = 0; byte < 2; ++byte) {
-        add(sums, a[byte], b[byte], columns);
+        add(*sums, a[byte], b[byte], columns);
       }
       return;
     }
@@ -193,18 +203,15 @@ private:
                                ? lanesOf(registersOf(operands[1]), isBrain)
                                : tile(scalar(operands[1]), kRows, operands[6] == "1", isBrain);
     std::vector<float> b = tile(scalar(operands[2]), columns, operands.back() == "1", isBrain);
-    add(sums, a, b, columns);
+    add(*sums, a, b, columns);
   }
 
   /// Sums of integers, in the places of floats.
   void multiplyBytes(llvm::ArrayRef<std::string> operands, unsigned columns, bool isUnsigned) {
-    std::vector<unsigned> registers = registersOf(operands[0]);
-    if (!model.isFenced || registers.size() != columns / 2) {
-      fault = "a product without a fence before it, or of other sums";
+    Sums *sums = begunSums(operands, columns);
+    if (!sums) {
       return;
     }
-    Sums &sums = sumsOf(registers, columns, scalar(operands[3]) != 0);
-    sums.group = model.committed;
     std::vector<uint16_t> a = bitsOfTile(scalar(operands[1]), kRows, /*isTransposed=*/false);
     std::vector<uint16_t> b = bitsOfTile(scalar(operands[2]), columns, /*isTransposed=*/false);
     auto number = [](uint16_t both, unsigned byte, bool isUnsigned) -> int32_t {
@@ -214,14 +221,14 @@ private:
     for (unsigned row = 0; row < kRows && fault.empty(); ++row) {
       for (unsigned column = 0; column < columns; ++column) {
         int32_t sum;
-        memcpy(&sum, &sums.values[row * columns + column], sizeof sum);
+        memcpy(&sum, &sums->values[row * columns + column], sizeof sum);
         for (unsigned k = 0; k < kDepth; ++k) {
           for (unsigned byte = 0; byte < 2; ++byte) {
             sum += number(a[k * kRows + row], byte, isUnsigned) *
                    number(b[k * columns + column], byte, false);
           }
         }
-        memcpy(&sums.values[row * columns + column], &sum, sizeof sum);
+        memcpy(&sums->values[row * columns + column], &sum, sizeof sum);
       }
     }
   }
